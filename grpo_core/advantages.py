@@ -1,0 +1,355 @@
+"""Rewards to advantages: which completions of a group are pushed up, which down, and how hard."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from grpo_core._arrays import Array, as_data, namespace, number, one_of
+
+SCALES = ("group", "batch", "none")
+KINDS = ("mixed", "all-right", "all-wrong", "unscored")
+
+
+@dataclass(frozen=True)
+class GroupAdvantages:
+    """Advantages with the statistics they came from.
+
+    `advantages` (..., G); `mean`, `std` and `valid_count` (...), over each group's scored completions; `divisor` (...),
+    what the centred rewards were divided by (1 where nothing was). `mean` is nan for a group without a scored
+    completion; `std` is 0 where fewer than two are scored or all scores are equal.
+    """
+
+    advantages: Array
+    mean: Array
+    std: Array
+    valid_count: Array
+    divisor: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdvantageSpec:
+    """How rewards become advantages: the name of an estimator and its hyperparameters.
+
+    `ddof`, `eps` and `scale` belong to the estimator "group"; "leave_one_out" has none.
+    """
+
+    estimator: str = "group"
+    ddof: int = 1
+    eps: float = 1e-4
+    scale: str = "group"
+
+    def __post_init__(self) -> None:
+        one_of(self.estimator, "estimator", tuple(ESTIMATORS))
+        _check_ddof(self.ddof)
+        number(self.eps, "eps", low=0.0)
+        one_of(self.scale, "scale", SCALES)
+
+
+def as_rewards(values: Any) -> np.ndarray:
+    """Return rewards as float64, with nan where `values` has None: a completion that could not be scored.
+
+    `values` is one group (a sequence of numbers and None) or several groups of one size (a sequence of those).
+    Raises ValueError for an empty list and for a value that is not a finite number: a missing score is None, never a
+    nan or a 0.
+
+    >>> as_rewards([1, None, 0.5]).tolist()
+    [1.0, nan, 0.5]
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
+        raise ValueError(f"rewards must be a list of numbers or None, got {values!r:.80}")
+    if len(values) == 0:
+        raise ValueError("rewards must not be empty: give one number, or None, for each completion")
+    if isinstance(values[0], Sequence | np.ndarray) and not isinstance(values[0], str | bytes):
+        rows = [as_rewards(row) for row in values]
+        if len({row.shape for row in rows}) > 1:
+            raise ValueError(f"groups must have one size, got sizes {[len(row) for row in rows]}")
+        return np.stack(rows)
+    return np.array([_as_reward(value, i) for i, value in enumerate(values)], dtype=np.float64)
+
+
+def _as_reward(value: Any, index: int) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, str) or not isinstance(value, Real) or not math.isfinite(value):
+        raise ValueError(
+            f"rewards[{index}] must be a finite number, or None if it could not be scored; got {value!r:.80}"
+        )
+    return float(value)
+
+
+def _reward_array(rewards: Any) -> Array:
+    """Return rewards (..., G) as a float array with nan for unscored; lists go through as_rewards."""
+    if not array_api_compat.is_array_api_obj(rewards):
+        return as_rewards(rewards)
+    rewards = as_data(rewards, "rewards")
+    xp = namespace(rewards)
+    if rewards.ndim < 1 or rewards.shape[-1] < 1:
+        raise ValueError(f"rewards must have shape (..., G) with G at least 1, got {tuple(rewards.shape)}")
+    if bool(xp.any(xp.isinf(rewards))):
+        raise ValueError("rewards must be finite (nan marks a completion that could not be scored), got inf")
+    return rewards
+
+
+def _check_ddof(ddof: Any) -> int:
+    if isinstance(ddof, bool) or ddof not in (0, 1):
+        raise ValueError(f"ddof must be 0 (population std) or 1 (sample std), got {ddof!r}")
+    return int(ddof)
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Moments of each group's scored completions; `centred` is exactly 0 in a group whose scores are equal."""
+
+    scored: Array  # (..., G) bool
+    count: Array  # (...)
+    mean: Array  # (...), nan where nothing is scored
+    centred: Array  # (..., G), 0 where unscored
+    equal: Array  # (...) bool: fewer than two different scores
+
+
+def _scores(rewards: Array, axis: int | None = -1) -> _Scores:
+    xp = namespace(rewards)
+    scored = ~xp.isnan(rewards)
+    zero = xp.zeros_like(rewards)
+    filled = xp.where(scored, rewards, zero)
+    count = xp.sum(xp.astype(scored, rewards.dtype), axis=axis, keepdims=True)
+    mean = xp.sum(filled, axis=axis, keepdims=True) / xp.clip(count, 1.0, None)
+    infinity = xp.full_like(rewards, math.inf)
+    largest = xp.max(xp.where(scored, rewards, -infinity), axis=axis, keepdims=True)
+    smallest = xp.min(xp.where(scored, rewards, infinity), axis=axis, keepdims=True)
+    equal = largest <= smallest
+    # Decided by max == min: the mean of seven rewards of 0.1 is not 0.1, and a tiny std would blow the rest up.
+    mean = xp.where(equal & (count > 0), largest, mean)
+    centred = xp.where(scored & ~equal, filled - mean, zero)
+    mean = xp.where(count > 0, mean, xp.full_like(mean, math.nan))
+    return _Scores(scored, count, mean, centred, equal)
+
+
+def _std(scores: _Scores, ddof: int, axis: int | None = -1) -> Array:
+    """Return the std of the scored values, 0 where all are equal, with the reduced axis kept."""
+    xp = namespace(scores.centred)
+    degrees = xp.clip(scores.count - ddof, 1.0, None)
+    variance = xp.sum(scores.centred * scores.centred, axis=axis, keepdims=True) / degrees
+    return xp.where(scores.equal, xp.zeros_like(variance), xp.sqrt(variance))
+
+
+def group_advantages(rewards: Array, *, ddof: int = 1, eps: float = 1e-4, scale: str = "group") -> GroupAdvantages:
+    r"""Return group-relative advantages A_i = (r_i - mean) / (std + eps).
+
+    `rewards` is (..., G), one group in each row, nan for a completion that could not be scored (or a list with None).
+    `mean` and `std` are over the row's scored completions. `scale` says which std divides: the row's ("group"), that of
+    all scored rewards of the array ("batch", the mean stays the row's, as TRL does it), or no division ("none",
+    Dr. GRPO). `ddof` 0 is the population std, 1 the sample std; `eps` is added to the std, after the root.
+
+    A group whose scores are all equal gets exactly 0. An unscored completion gets 0 and takes no part in mean and std.
+
+    Raises ValueError for infinite or empty rewards, ddof outside {0, 1}, a negative eps or an unknown scale.
+    Source: GRPO arXiv:2402.03300 sec. 4.1.2 (no eps, std unspecified); TRL 1.16 ddof 1, eps 1e-4; verl 0.9.1 ddof 1,
+    eps 1e-6; OpenRLHF 0.11.2 ddof 1, eps 1e-9.
+
+    >>> group_advantages([1, 0, 0, 0], ddof=1, eps=0.0).advantages.tolist()
+    [1.5, -0.5, -0.5, -0.5]
+    """
+    ddof, eps, scale = _check_ddof(ddof), number(eps, "eps", low=0.0), one_of(scale, "scale", SCALES)
+    rewards = _reward_array(rewards)
+    xp = namespace(rewards)
+    scores = _scores(rewards)
+    std = _std(scores, ddof)
+    if scale == "none":
+        divisor = xp.ones_like(std)
+    elif scale == "group":
+        divisor = std + eps
+    else:
+        divisor = xp.zeros_like(std) + _std(_scores(rewards, axis=None), ddof, axis=None) + eps
+    return _divided(scores, std, divisor)
+
+
+def _divided(scores: _Scores, std: Array, divisor: Array) -> GroupAdvantages:
+    """Return centred / divisor, and 0 where the group carries no signal (so that 0 / 0 never happens)."""
+    xp = namespace(scores.centred)
+    safe = xp.where(divisor > 0, divisor, xp.ones_like(divisor))
+    return GroupAdvantages(
+        advantages=scores.centred / safe,
+        mean=xp.squeeze(scores.mean, axis=-1),
+        std=xp.squeeze(std, axis=-1),
+        valid_count=xp.astype(xp.squeeze(scores.count, axis=-1), xp.int64),
+        divisor=xp.squeeze(safe, axis=-1),
+    )
+
+
+def leave_one_out_advantages(rewards: Array) -> Array:
+    r"""Return RLOO's advantages: each reward minus the mean of the *other* scored rewards of its group.
+
+    A_i = r_i - sum_{j != i} r_j / (G - 1) = G / (G - 1) (r_i - mean). `rewards` (..., G), nan for unscored; the result
+    has its shape, with 0 for an unscored completion and for one without a scored sibling.
+
+    Source: RLOO arXiv:2402.14740 sec. 2.3 (after Kool et al. 2019); TRL 1.16 RLOOTrainer.
+
+    >>> leave_one_out_advantages([1, 0, 1, 0]).round(4).tolist()
+    [0.6667, -0.6667, 0.6667, -0.6667]
+    """
+    scores = _scores(_reward_array(rewards))
+    xp = namespace(scores.centred)
+    return scores.centred * (scores.count / xp.clip(scores.count - 1.0, 1.0, None))
+
+
+def _leave_one_out(rewards: Array, spec: AdvantageSpec) -> GroupAdvantages:
+    scores = _scores(rewards)
+    std = _std(scores, spec.ddof)
+    result = _divided(scores, std, namespace(std).ones_like(std))
+    return GroupAdvantages(
+        leave_one_out_advantages(rewards), result.mean, result.std, result.valid_count, result.divisor
+    )
+
+
+def _group(rewards: Array, spec: AdvantageSpec) -> GroupAdvantages:
+    return group_advantages(rewards, ddof=spec.ddof, eps=spec.eps, scale=spec.scale)
+
+
+ESTIMATORS: Mapping[str, Callable[[Array, AdvantageSpec], GroupAdvantages]] = {
+    "group": _group,
+    "leave_one_out": _leave_one_out,
+}
+
+
+def compute_advantages(rewards: Array, spec: AdvantageSpec) -> GroupAdvantages:
+    """Return the advantages that `spec` names, from rewards (..., G) with nan for unscored (or a list with None)."""
+    return ESTIMATORS[spec.estimator](_reward_array(rewards), spec)
+
+
+def group_kind(rewards: Any, *, right_at: float = 1.0) -> str:
+    """Return what one group's rewards can teach: "mixed", "all-right", "all-wrong" or "unscored".
+
+    "mixed": at least two scores differ, so that there is a signal. Otherwise every scored completion is the same: right
+    if that score is at least `right_at`. "unscored": no completion could be scored.
+
+    >>> [group_kind(r) for r in ([1, 0], [1, None], [0, 0], [None])]
+    ['mixed', 'all-right', 'all-wrong', 'unscored']
+    """
+    scores = _reward_array(rewards)
+    if scores.ndim != 1:
+        raise ValueError(f"rewards must be one group of shape (G,), got {tuple(scores.shape)}")
+    values = [float(x) for x in scores if not math.isnan(float(x))]
+    if not values:
+        return "unscored"
+    if max(values) != min(values):
+        return "mixed"
+    return "all-right" if values[0] >= number(right_at, "right_at") else "all-wrong"
+
+
+def binary_advantages(success_rate: Array) -> tuple[Array, Array]:
+    r"""Return the advantage of a success and of a failure when a share q of a large group succeeds.
+
+    sqrt((1 - q) / q) and -sqrt(q / (1 - q)), with the population std and no eps: the minority is emphasised.
+    `success_rate` is strictly between 0 and 1; the results have its shape.
+    """
+    q = as_data(success_rate, "success_rate")
+    xp = namespace(q)
+    if not bool(xp.all((q > 0) & (q < 1))):
+        raise ValueError(f"success_rate must be strictly between 0 and 1, got {success_rate!r}")
+    return xp.sqrt((1.0 - q) / q), -xp.sqrt(q / (1.0 - q))
+
+
+def mixed_group_probability(p: Array, group_size: int) -> Array:
+    r"""Return the probability that a group of `group_size` has both successes and failures: 1 - p^G - (1 - p)^G.
+
+    `p` (any shape) is the probability that one completion is right, independently of the others given the prompt.
+    Raises ValueError for p outside [0, 1] or a group size below 1.
+
+    >>> float(mixed_group_probability(0.5, 4))
+    0.875
+    """
+    size = _whole(group_size, "group_size", low=1)
+    p = as_data(p, "p")
+    xp = namespace(p)
+    if not bool(xp.all((p >= 0) & (p <= 1))):
+        raise ValueError(f"p must be a probability between 0 and 1, got {p!r:.80}")
+    # clip: for size 1 the exact value is 0 and rounding may leave -1e-17
+    return xp.clip(1.0 - p**size - (1.0 - p) ** size, 0.0, 1.0)
+
+
+def _whole(value: Any, name: str, *, low: int) -> int:
+    if isinstance(value, bool) or int(number(value, name)) != value or value < low:
+        raise ValueError(f"{name} must be a whole number of at least {low}, got {value!r}")
+    return int(value)
+
+
+def process_advantages(
+    step_rewards: Sequence[Sequence[float]],
+    step_ends: Sequence[Sequence[int]],
+    lengths: Sequence[int],
+    *,
+    ddof: int = 0,
+    eps: float = 0.0,
+) -> list[np.ndarray]:
+    r"""Return per-token advantages under process supervision, one array (T_i,) for each completion of one group.
+
+    Every step reward is normalised over all steps of the group, then a token gets the sum of the normalised rewards of
+    the steps that end at or after it: A_{i,t} = sum_{j : end_j >= t} (r_j - mean) / (std + eps).
+
+    `step_rewards[i][j]` belongs to the step whose last token has the 0-based index `step_ends[i][j]`; `lengths[i]` is
+    the number of tokens. If all step rewards are equal, every advantage is exactly 0.
+    Raises ValueError for lists that do not match and ends that are not increasing or lie outside the completion.
+    Source: GRPO arXiv:2402.03300 sec. 4.1.3.
+    """
+    _check_steps(step_rewards, step_ends, lengths)
+    flat = [reward for row in step_rewards for reward in row]
+    if not flat:
+        return [np.zeros(int(length)) for length in lengths]
+    normalised = group_advantages(as_rewards(flat), ddof=ddof, eps=eps).advantages
+    result, start = [], 0
+    for ends, length in zip(step_ends, lengths, strict=True):
+        own = normalised[start : start + len(ends)]
+        start += len(ends)
+        later = np.asarray(ends)[None, :] >= np.arange(int(length))[:, None]  # (T_i, steps)
+        result.append((later * own[None, :]).sum(axis=1))
+    return result
+
+
+def _check_steps(step_rewards: Any, step_ends: Any, lengths: Any) -> None:
+    if not len(step_rewards) == len(step_ends) == len(lengths):
+        raise ValueError(
+            "step_rewards, step_ends and lengths must have one entry for each completion, got "
+            f"{len(step_rewards)}, {len(step_ends)} and {len(lengths)}"
+        )
+    for i, (rewards, ends, length) in enumerate(zip(step_rewards, step_ends, lengths, strict=True)):
+        if len(rewards) != len(ends):
+            raise ValueError(f"completion {i} has {len(rewards)} step_rewards but {len(ends)} step_ends")
+        increasing = all(a < b for a, b in zip(ends, ends[1:], strict=False))
+        if not increasing or any(not 0 <= end < length for end in ends):
+            raise ValueError(f"step_ends[{i}] must increase and lie in 0..{length - 1}, got {list(ends)}")
+
+
+def gae(rewards: Array, values: Array, *, gamma: float, lam: float) -> Array:
+    r"""Return generalised advantage estimates of one trajectory, shape (T,).
+
+    delta_t = r_t + gamma V_{t+1} - V_t and A_t = delta_t + gamma lam A_{t+1}. `rewards` (T,), `values` (T + 1,): the
+    last value is that of the state after the final token, 0 if it is terminal and a bootstrap value if the trajectory
+    was truncated. Raises ValueError for other shapes and for gamma or lam outside [0, 1].
+    Source: GAE arXiv:1506.02438 eq. 16.
+
+    >>> gae([0, 0, 1], [0.2, 0.4, 0.7, 0.0], gamma=1.0, lam=0.9).round(3).tolist()
+    [0.713, 0.57, 0.3]
+    """
+    gamma, lam = number(gamma, "gamma", low=0.0, high=1.0), number(lam, "lam", low=0.0, high=1.0)
+    rewards, values = as_data(rewards, "rewards"), as_data(values, "values")
+    if rewards.ndim != 1 or values.ndim != 1 or values.shape[0] != rewards.shape[0] + 1:
+        raise ValueError(
+            f"values must have one entry more than rewards, both one-dimensional; got shapes {tuple(rewards.shape)}"
+            f" and {tuple(values.shape)}"
+        )
+    xp = namespace(rewards, values)
+    deltas = rewards + gamma * values[1:] - values[:-1]
+    total = xp.zeros_like(deltas[:1])
+    reversed_result = []
+    for t in range(deltas.shape[0] - 1, -1, -1):
+        total = deltas[t : t + 1] + gamma * lam * total
+        reversed_result.append(total)
+    return xp.concat(reversed_result[::-1]) if reversed_result else deltas

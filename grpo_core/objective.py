@@ -1,0 +1,185 @@
+"""Objective: a frozen set of choices. loss_terms: the one place that composes them into a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from grpo_core import ratios
+from grpo_core._arrays import Array, namespace, number, one_of, stop_gradient
+from grpo_core.aggregation import MODES, token_weights, weighted_sum, weighted_terms
+from grpo_core.groups import GroupBatch
+from grpo_core.kl import ESTIMATORS, kl_from_log_ratio
+from grpo_core.surrogates import SURROGATES, SurrogateInputs
+
+SCOPES = ("batch", "global")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """The choices that make a GRPO-like loss; every field is data, so that two objectives can be compared.
+
+    `ratio_level` "token" | "sequence" | "trajectory"; `surrogate` a name in SURROGATES; `epsilon_low`, `epsilon_high`,
+    `delta` its clip range; `options` further hyperparameters of the surrogate; `beta` the weight of the KL term (0: no
+    reference at all), `kl_estimator` "k1" | "k2" | "k3", `kl_ratio_weighted` whether the estimate is multiplied by the
+    importance ratio (TRL's bias correction); `aggregation` a mode of token_weights, `constant` its length, `scope`
+    whether its counts are this batch's or the whole optimizer step's; `mask_truncated` drops truncated completions;
+    `log_ratio_cap` bounds the exponent of the ratio.
+    """
+
+    ratio_level: str = "token"
+    surrogate: str = "clip"
+    epsilon_low: float = 0.2
+    epsilon_high: float = 0.2
+    delta: float | None = None
+    options: Mapping[str, float] = field(default_factory=dict)
+    beta: float = 0.0
+    kl_estimator: str = "k3"
+    kl_ratio_weighted: bool = False
+    aggregation: str = "sequence_mean"
+    constant: float | None = None
+    scope: str = "batch"
+    mask_truncated: bool = False
+    log_ratio_cap: float = ratios.LOG_RATIO_CAP
+
+    def __post_init__(self) -> None:
+        one_of(self.ratio_level, "ratio_level", ratios.LEVELS)
+        one_of(self.surrogate, "surrogate", tuple(SURROGATES))
+        one_of(self.kl_estimator, "kl_estimator", ESTIMATORS)
+        one_of(self.aggregation, "aggregation", MODES)
+        one_of(self.scope, "scope", SCOPES)
+        number(self.epsilon_low, "epsilon_low", low=0.0, high=1.0)
+        number(self.epsilon_high, "epsilon_high", low=0.0)
+        number(self.beta, "beta", low=0.0)
+        number(self.log_ratio_cap, "log_ratio_cap", low=0.0, open_low=True)
+        for name in ("delta", "constant"):
+            if getattr(self, name) is not None:
+                number(getattr(self, name), name, low=0.0, open_low=True)
+        known = set(SURROGATES[self.surrogate].parameters) - set(self.__dataclass_fields__)
+        unknown = sorted(set(self.options) - known)
+        if unknown:
+            raise ValueError(f"options of {self.surrogate!r} are {sorted(known) or 'none'}, got {unknown}")
+
+    def surrogate_parameters(self) -> dict[str, Any]:
+        """Return the surrogate's hyperparameters: the objective's own fields, then `options`, then defaults."""
+        values = dict(SURROGATES[self.surrogate].parameters)
+        values.update({name: getattr(self, name) for name in values if name in self.__dataclass_fields__})
+        return {**values, **self.options}
+
+    def replace(self, **changes: Any) -> Objective:
+        """Return a copy with some choices changed."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class LossTerms:
+    """A loss with every per-token part of it, so that a page shows what the trainer differentiates.
+
+    `loss` = `policy_loss` + beta `kl_loss`, scalars. Per token (B, T): `log_ratio`, `ratio` (at the objective's level,
+    broadcast), `objective` (to maximise), `kl` (None without reference log-probabilities), `weights`, `saturated`
+    (clipping has zeroed the gradient), `per_token` = -objective + beta kl, `contribution` = weights * per_token (they sum
+    to the loss). `mask` is the mask that was used. Masked positions: ratio 1, everything else 0.
+    """
+
+    loss: Array
+    policy_loss: Array
+    kl_loss: Array
+    log_ratio: Array
+    ratio: Array
+    objective: Array
+    kl: Array | None
+    weights: Array
+    saturated: Array
+    per_token: Array
+    mask: Array
+
+    @property
+    def contribution(self) -> Array:
+        """Each token's share of the loss, (B, T)."""
+        return weighted_terms(self.per_token, self.weights)
+
+
+def loss_terms(batch: GroupBatch, objective: Objective) -> LossTerms:
+    r"""Return the loss of `batch` under `objective`, with all its parts.
+
+    loss = sum_{i,t} w_{i,t} (-J_{i,t} + beta KL_{i,t}), where J is the surrogate of ratio and advantage, KL the chosen
+    estimate and w the aggregation's weights. The gradient flows through `batch.logp` alone. A batch without a token that
+    trains has loss exactly 0.
+
+    Raises ValueError when `objective.beta` is positive and `batch.ref_logp` is None, and for a missing constant.
+    Source: GRPO arXiv:2402.03300 eq. 3; each recipe's own source says which choices are its.
+    """
+    if objective.beta > 0 and batch.ref_logp is None:
+        raise ValueError(f"beta is {objective.beta}, so ref_logp must be given; without a reference set beta to 0")
+    inputs = _surrogate_inputs(batch, objective)
+    xp = namespace(batch.logp)
+    zero = xp.zeros_like(batch.logp)
+    surrogate, parameters = SURROGATES[objective.surrogate], objective.surrogate_parameters()
+    value = xp.where(inputs.mask, surrogate.objective(inputs, **parameters), zero)
+    kl = _kl(batch, inputs, objective)
+    per_token = -value if kl is None or objective.beta == 0 else -value + float(objective.beta) * kl
+    weights = _weights(batch, inputs.mask, objective)
+    return LossTerms(
+        loss=weighted_sum(per_token, weights),
+        policy_loss=weighted_sum(-value, weights),
+        kl_loss=xp.sum(zero) if kl is None else weighted_sum(kl, weights),
+        log_ratio=inputs.log_ratio,
+        ratio=xp.where(inputs.mask, inputs.ratio, xp.ones_like(zero)),
+        objective=value,
+        kl=kl,
+        weights=weights,
+        saturated=inputs.mask & surrogate.saturated(inputs, **parameters),
+        per_token=per_token,
+        mask=inputs.mask,
+    )
+
+
+def _surrogate_inputs(batch: GroupBatch, objective: Objective) -> SurrogateInputs:
+    xp = namespace(batch.logp, batch.mask)
+    mask = batch.mask
+    if objective.mask_truncated:
+        if batch.truncated is None:
+            raise ValueError("mask_truncated needs batch.truncated: one boolean for each completion")
+        mask = mask & ~batch.truncated[:, None]
+    zero = xp.zeros_like(batch.logp)
+    advantages = stop_gradient(batch.advantages)
+    if advantages.ndim == 1:
+        advantages = advantages[:, None]
+    elif advantages.shape[1] > 1:
+        advantages = xp.where(mask, advantages, zero)
+    log_ratio = ratios.log_ratio(batch.logp, batch.old_logp, mask)
+    return SurrogateInputs(
+        logp=xp.where(mask, batch.logp, zero),
+        old_logp=xp.where(mask, stop_gradient(batch.old_logp), zero),
+        log_ratio=log_ratio,
+        ratio=ratios.ratio_from_log(log_ratio, mask, level=objective.ratio_level, cap=objective.log_ratio_cap),
+        advantages=advantages,
+        mask=mask,
+    )
+
+
+def _kl(batch: GroupBatch, inputs: SurrogateInputs, objective: Objective) -> Array | None:
+    if batch.ref_logp is None:
+        return None
+    xp = namespace(inputs.logp)
+    reference = xp.where(inputs.mask, stop_gradient(batch.ref_logp), xp.zeros_like(inputs.logp))
+    kl = kl_from_log_ratio(reference - inputs.logp, estimator=objective.kl_estimator)
+    return kl * inputs.ratio if objective.kl_ratio_weighted else kl
+
+
+def _weights(batch: GroupBatch, mask: Array, objective: Objective) -> Array:
+    """Return the token weights; the accounting says how this batch sits in its optimizer step."""
+    accounting = batch.accounting
+    tokens, scale = None, 1.0 / accounting.micro_batches
+    if objective.scope == "global" and accounting.tokens is not None:
+        share = accounting.micro_batches / accounting.generation_steps / accounting.processes
+        tokens, scale = max(float(accounting.tokens), 1.0) * share, 1.0
+    return token_weights(
+        mask,
+        mode=objective.aggregation,
+        constant=objective.constant,
+        tokens=tokens,
+        scale=scale,
+        dtype=batch.logp.dtype,
+    )

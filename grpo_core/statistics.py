@@ -1,0 +1,103 @@
+"""What is logged about groups and updates, under TRL's names where TRL has one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from grpo_core._arrays import Array, namespace
+from grpo_core.advantages import KINDS, group_advantages, group_kind
+from grpo_core.aggregation import masked_mean
+from grpo_core.groups import GroupBatch
+from grpo_core.objective import LossTerms, Objective
+
+
+def batch_statistics(batch: GroupBatch, terms: LossTerms, objective: Objective) -> dict[str, float]:
+    """Return the statistics of one batch under one objective, as Python floats.
+
+    ``clip_ratio/low_mean``: share of tokens with A < 0 and ratio below 1 - epsilon_low; ``clip_ratio/high_mean``: A > 0
+    and ratio above 1 + epsilon_high; ``clip_ratio/region_mean``: either. At sequence level each completion counts once.
+    ``kl``: token mean of the estimate in the loss; ``kl_old``: token mean of k3 between old and current policy;
+    ``entropy``: token mean, if the batch has it. All means are pooled over the tokens that train.
+    Source: TRL 1.16 GRPOTrainer metrics.
+    """
+    xp = namespace(batch.logp)
+    low, high = clipped_sides(batch.advantages, terms, objective)
+    result = {
+        "clip_ratio/low_mean": _side_mean(low, terms, objective),
+        "clip_ratio/high_mean": _side_mean(high, terms, objective),
+        "clip_ratio/region_mean": _side_mean(low | high, terms, objective),
+        "saturated_mean": masked_mean(xp.astype(terms.saturated, terms.ratio.dtype), terms.mask),
+        "kl_old": masked_mean(xp.expm1(-terms.log_ratio) + terms.log_ratio, terms.mask),
+    }
+    if terms.kl is not None:
+        result["kl"] = masked_mean(terms.kl, terms.mask)
+    if batch.entropy is not None:
+        result["entropy"] = masked_mean(batch.entropy, terms.mask)
+    return {name: float(value) for name, value in result.items()}
+
+
+def clipped_sides(advantages: Array, terms: LossTerms, objective: Objective) -> tuple[Array, Array]:
+    """Return where the ratio left the clip range on the side that matters: (A < 0 below, A > 0 above), (B, T) each."""
+    a = advantages if advantages.ndim == 2 else advantages[:, None]
+    low = (a < 0) & (terms.ratio < 1.0 - float(objective.epsilon_low)) & terms.mask
+    high = (a > 0) & (terms.ratio > 1.0 + float(objective.epsilon_high)) & terms.mask
+    return low, high
+
+
+def _side_mean(side: Array, terms: LossTerms, objective: Objective) -> Array:
+    xp = namespace(terms.ratio)
+    values = xp.astype(side, terms.ratio.dtype)
+    if objective.ratio_level == "token":
+        return masked_mean(values, terms.mask)
+    # One ratio for each completion: the completion counts once, however long it is.
+    return xp.mean(xp.max(values, axis=1))
+
+
+def kind_counts(groups: Sequence[Any]) -> dict[str, int]:
+    """Return how many groups of rewards are of each kind; `groups` holds one reward list (with None) for each group."""
+    kinds = [group_kind(rewards) for rewards in groups]
+    return {kind: kinds.count(kind) for kind in KINDS}
+
+
+def ratio_histogram(ratio: Array, mask: Array, *, bins: int = 41, span: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
+    """Return (counts, edges) of the ratios under `mask`, over 1 - span .. 1 + span, with the rest in the end bins."""
+    values = np.asarray([float(x) for x in ratio[mask]])
+    edges = np.linspace(1.0 - span, 1.0 + span, bins + 1)
+    return np.histogram(np.clip(values, edges[0], edges[-1]), bins=edges)[0], edges
+
+
+def length_statistics(lengths: Array, truncated: Array) -> dict[str, float]:
+    """Return lengths and truncation under TRL's names; "terminated" are the completions that ended by themselves.
+
+    ``completions/clipped_ratio`` is TRL's name for the share of truncated completions.
+    """
+    lengths, truncated = np.asarray(lengths, dtype=float), np.asarray(truncated, dtype=bool)
+    ended = lengths[~truncated]
+    return {
+        "completions/mean_length": float(lengths.mean()) if lengths.size else 0.0,
+        "completions/min_length": float(lengths.min()) if lengths.size else 0.0,
+        "completions/max_length": float(lengths.max()) if lengths.size else 0.0,
+        "completions/clipped_ratio": float(truncated.mean()) if truncated.size else 0.0,
+        "completions/mean_terminated_length": float(ended.mean()) if ended.size else 0.0,
+    }
+
+
+def reward_statistics(rewards: Array) -> dict[str, float]:
+    """Return TRL's reward, reward_std (sample std over the whole batch) and frac_reward_zero_std of rewards (N, G).
+
+    nan marks unscored completions, which take no part. ``reward_std_within`` is the mean of the groups' own stds, which is
+    what ``reward_std`` meant up to TRL 0.26.
+    """
+    rewards = np.asarray(rewards, dtype=float)
+    groups = group_advantages(rewards, ddof=1, eps=0.0)
+    whole = group_advantages(rewards.reshape(-1), ddof=1, eps=0.0)
+    scored = groups.valid_count > 0
+    return {
+        "reward": float(whole.mean) if whole.valid_count else float("nan"),
+        "reward_std": float(whole.std),
+        "reward_std_within": float(groups.std[scored].mean()) if scored.any() else 0.0,
+        "frac_reward_zero_std": float((groups.std == 0).mean()),
+    }
