@@ -1,0 +1,47 @@
+# Two commands: `make run` opens the app, `make test` runs every test. Both make what they need, once.
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+PIP    := $(PY) -m pip --disable-pip-version-check --quiet
+
+.PHONY: run test lint types pytest browser bench clean
+
+run: $(VENV)/.run
+	@$(PY) tools/run.py $(ARGS)
+
+test: lint types pytest
+
+lint: $(VENV)/.test
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: $(VENV)/.test
+	$(PY) -m mypy
+
+pytest: $(VENV)/.test browser
+	$(PY) -m pytest $(ARGS)
+
+browser: $(VENV)/.test
+	@$(PY) -m tools.browser
+
+bench: $(VENV)/.test
+	$(PY) -m benchmarks.live
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "GRPO Lab needs Python 3.11 or newer. Name one: make run PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "Python could not make an environment. On Debian or Ubuntu: apt install python3-venv"; exit 1; }
+
+$(VENV)/.run: requirements.txt | $(PY)
+	@echo "Installing requirements.txt (torch is the large one; this happens once) ..."
+	@$(PIP) install -r requirements.txt
+	@touch $@
+
+$(VENV)/.test: requirements-test.txt $(VENV)/.run
+	@echo "Installing requirements-test.txt ..."
+	@$(PIP) install -r requirements-test.txt
+	@touch $@
