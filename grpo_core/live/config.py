@@ -1,0 +1,227 @@
+"""What a run is made of: every setting of a live run, checked in one place."""
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from grpo_core.live.tasks import TASKS
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+SCALES = ("recipe", "group", "batch", "none")
+LIVE_SETTINGS = ("learning_rate", "beta", "epsilon_low", "epsilon_high", "temperature", "pace")
+"""The settings that may change while a run is going on."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Every setting of one live run; the defaults are the default run.
+
+    recipe names an entry of grpo_core.RECIPES and decides ratio level, surrogate, reduction and advantages;
+    beta and the clip range are taken from here (for_recipe fills in the recipe's own). scale_rewards "recipe"
+    keeps the recipe's scaling of advantages, the other names override it. pace is in steps a second, None is
+    full speed. probe measures, after each update, the log-probabilities that KL and the ratio picture need.
+    """
+
+    task: str = "shell_game"
+    recipe: str = "dr_grpo_paper"
+    scale_rewards: str = "recipe"
+    group_size: int = 8
+    prompts_per_step: int = 8
+    learning_rate: float = 1e-4
+    beta: float = 0.0
+    epsilon_low: float = 0.2
+    epsilon_high: float = 0.2
+    inner_epochs: int = 1
+    temperature: float = 1.0
+    seed: int = 0
+    steps: int = 120
+    max_new_tokens: int = 14
+    max_grad_norm: float = 1.0
+    pace: float | None = 5.0
+    eval_every: int = 5
+    eval_prompts: int = 100
+    probe: bool = True
+    device: str = "auto"
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        """Check every setting and bring it to its proper type."""
+        for field in fields(self):
+            object.__setattr__(self, field.name, check_setting(field.name, getattr(self, field.name)))
+
+    @classmethod
+    def for_recipe(cls, recipe: str, **settings: Any) -> "RunConfig":
+        """Take beta and the clip range from the recipe itself, unless the settings name them."""
+        objective = _recipe(recipe).objective
+        own = {name: getattr(objective, name) for name in ("beta", "epsilon_low", "epsilon_high")}
+        return cls(recipe=recipe, **{**own, **settings})
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> "RunConfig":
+        """Build a config from plain data; a ValueError says what is accepted for an unknown or invalid setting."""
+        for name in settings:
+            _known(name)
+        return cls(**settings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the settings as plain data that JSON can hold."""
+        return asdict(self)
+
+    def changed(self, **settings: Any) -> "RunConfig":
+        """Give a copy with some settings changed, checked like any other."""
+        return replace(self, **settings)
+
+    @property
+    def rows(self) -> int:
+        """How many completions one step samples: prompts times group size."""
+        return self.prompts_per_step * self.group_size
+
+    def warnings(self) -> tuple[str, ...]:
+        """Name what is allowed but teaches nothing: "group_of_one", "learning_rate_zero"."""
+        found = {"group_of_one": self.group_size == 1, "learning_rate_zero": self.learning_rate == 0.0}
+        return tuple(name for name, is_so in found.items() if is_so)
+
+
+def check_setting(name: str, value: Any) -> Any:
+    """Return the value in its proper type; a ValueError names the setting, the value and what is accepted."""
+    _known(name)
+    rule = _RULES[name]
+    try:
+        return rule.convert(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name}={value!r} is not accepted: give {rule.accepted()}") from None
+
+
+def check_live_setting(name: str, value: Any) -> Any:
+    """As check_setting, for the settings that may change while a run is going on."""
+    if name not in LIVE_SETTINGS:
+        raise ValueError(f"{name!r} cannot change during a run: accepted are {', '.join(LIVE_SETTINGS)}")
+    return check_setting(name, value)
+
+
+def accepted(name: str) -> str:
+    """Say in words what a setting accepts, for a help text or a form."""
+    _known(name)
+    return _RULES[name].accepted()
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """How one setting is read, and what it accepts in words."""
+
+    convert: Callable[[Any], Any]
+    accepted: Callable[[], str]
+
+
+def _whole(low: int, high: int) -> _Rule:
+    """A whole number in [low, high]; 8.0 and "8" are read as 8."""
+
+    def convert(value: Any) -> int:
+        number = float(_not_bool(value))
+        if not number.is_integer() or not low <= number <= high:
+            raise ValueError
+        return int(number)
+
+    return _Rule(convert, lambda: f"a whole number from {low} to {high}")
+
+
+def _real(low: float, high: float, *, above: bool = False, optional: bool = False) -> _Rule:
+    """A real number in [low, high], or in (low, high] when above; None too when optional."""
+
+    def convert(value: Any) -> float | None:
+        if value is None and optional:
+            return None
+        number = float(_not_bool(value))
+        if not math.isfinite(number) or not low <= number <= high or (above and number == low):
+            raise ValueError
+        return number
+
+    words = f"a number {'above' if above else 'from'} {low:g} {'up ' if above else ''}to {high:g}"
+    return _Rule(convert, lambda: words + (", or none" if optional else ""))
+
+
+def _one_of(names: Iterable[str]) -> _Rule:
+    """One of a few names."""
+
+    def convert(value: Any) -> str:
+        if value not in names:
+            raise ValueError
+        return str(value)
+
+    return _Rule(convert, lambda: "one of " + ", ".join(names))
+
+
+def _flag(value: Any) -> bool:
+    """True or False and nothing else."""
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _text(value: Any) -> str:
+    """A short text."""
+    if not isinstance(value, str) or len(value) > 500:
+        raise ValueError
+    return value
+
+
+def _not_bool(value: Any) -> Any:
+    """Refuse True and False where a number is meant: Python would read them as 1 and 0."""
+    if isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _recipe(name: Any) -> Any:
+    """Look a recipe up in the core."""
+    from grpo_core import get_recipe
+
+    return get_recipe(name)
+
+
+def _recipe_name(value: Any) -> str:
+    """Read the name of a recipe of the core."""
+    return str(_recipe(value).name)
+
+
+def _recipe_names() -> str:
+    """List the recipes; looked up only when asked for, so that importing this module stays cheap."""
+    from grpo_core import RECIPES
+
+    return "one of " + ", ".join(RECIPES)
+
+
+def _known(name: str) -> None:
+    """Raise unless the name is a setting, with the nearest one as a hint."""
+    if name in _RULES:
+        return
+    near = difflib.get_close_matches(str(name), _RULES, n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    raise ValueError(f"unknown setting {name!r}{hint}: accepted are {', '.join(_RULES)}")
+
+
+_RULES: dict[str, _Rule] = {
+    "task": _one_of(TASKS),
+    "recipe": _Rule(_recipe_name, _recipe_names),
+    "scale_rewards": _one_of(SCALES),
+    "group_size": _whole(1, 64),
+    "prompts_per_step": _whole(1, 64),
+    "learning_rate": _real(0.0, 1.0),
+    "beta": _real(0.0, 100.0),
+    "epsilon_low": _real(0.0, 1.0),
+    "epsilon_high": _real(0.0, 100.0),
+    "inner_epochs": _whole(1, 64),
+    "temperature": _real(0.0, 10.0, above=True),
+    "seed": _whole(0, 2**31 - 1),
+    "steps": _whole(1, 100_000),
+    "max_new_tokens": _whole(1, 48),
+    "max_grad_norm": _real(0.0, 1e6, above=True),
+    "pace": _real(0.0, 1000.0, above=True, optional=True),
+    "eval_every": _whole(1, 100_000),
+    "eval_prompts": _whole(1, 2000),
+    "probe": _Rule(_flag, lambda: "true or false"),
+    "device": _one_of(DEVICES),
+    "note": _Rule(_text, lambda: "a text of at most 500 characters"),
+}

@@ -1,0 +1,511 @@
+"""The run store: what a worker writes and every page reads.
+
+SQLAlchemy Core on an SQLite file in WAL mode by default, so that a server database is a URL away. A run has
+an explicit state and a heartbeat; light metric rows stand apart from the heavy groups; commands wait in a
+table until the worker takes them. Every failure of the database is a RunStoreError with a message a reader can
+act on.
+"""
+
+import json
+import os
+import socket
+import time
+import uuid
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from grpo_core.live.config import RunConfig, check_live_setting
+from grpo_core.live.groups import split_event
+
+ACTIVE = ("queued", "running", "paused")
+ENDED = ("finished", "stopped", "failed")
+COMMANDS = ("pause", "resume", "stop", "step", "set")
+HEARTBEAT_SECONDS = 1.0
+SILENT_SECONDS = 15.0
+"""A run on another machine is taken for dead after this long without a heartbeat."""
+LOST_SECONDS = 120.0
+"""The same while a process with its id exists here: it may be suspended, or be another program by now."""
+GROUP_BYTES = 150_000_000
+"""Most bytes of groups one run keeps: beyond it every second of the older steps gives up its groups."""
+KEEP_RECENT = 20
+
+_META = sa.MetaData()
+_RUNS = sa.Table(
+    "runs",
+    _META,
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("state", sa.String(10), nullable=False, index=True),
+    sa.Column("reason", sa.Text, nullable=False, default=""),
+    sa.Column("config", sa.Text, nullable=False),
+    sa.Column("created", sa.Float, nullable=False, index=True),
+    sa.Column("started", sa.Float),
+    sa.Column("ended", sa.Float),
+    sa.Column("heartbeat", sa.Float),
+    sa.Column("pid", sa.Integer),
+    sa.Column("host", sa.String(255)),
+    sa.Column("device", sa.String(200)),
+    sa.Column("step", sa.Integer, nullable=False, default=0),
+    sa.Column("steps", sa.Integer, nullable=False),
+    sa.Column("group_bytes", sa.Integer, nullable=False, default=0),
+)
+_EVENTS = sa.Table(
+    "events",
+    _META,
+    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("run_id", sa.String(40), nullable=False),
+    sa.Column("event", sa.String(20), nullable=False),
+    sa.Column("step", sa.Integer, nullable=False),
+    sa.Column("data", sa.Text, nullable=False),
+    sa.Index("events_of_run", "run_id", "seq"),
+)
+_GROUPS = sa.Table(
+    "step_groups",
+    _META,
+    sa.Column("run_id", sa.String(40), primary_key=True),
+    sa.Column("step", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("size", sa.Integer, nullable=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)
+_COMMANDS = sa.Table(
+    "commands",
+    _META,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("run_id", sa.String(40), nullable=False, index=True),
+    sa.Column("name", sa.String(20), nullable=False),
+    sa.Column("value", sa.Text, nullable=False),
+    sa.Column("created", sa.Float, nullable=False),
+    sa.Column("taken", sa.Float),
+)
+
+
+class RunStoreError(RuntimeError):
+    """The run store cannot do what was asked; the message says why and what helps."""
+
+
+class RunnerBusy(RunStoreError):  # noqa: N818 - it is a state of affairs, not a defect
+    """A run was asked for while another one is active."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One wish of a user for a running training."""
+
+    name: str
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """One run as the store knows it; times are seconds since the epoch, step is the last one that is kept."""
+
+    id: str
+    state: str
+    reason: str
+    config: RunConfig
+    created: float
+    started: float | None
+    ended: float | None
+    heartbeat: float | None
+    pid: int | None
+    host: str | None
+    device: str | None
+    step: int
+    steps: int
+
+    @property
+    def active(self) -> bool:
+        """Whether the run is queued, running or paused according to its last written state."""
+        return self.state in ACTIVE
+
+    @property
+    def alive(self) -> bool:
+        """Whether the run is active and its worker really is there."""
+        return self.active and not _is_dead(self, time.time())
+
+
+class RunStore:
+    """Runs, their metrics, groups and commands, in one database.
+
+    Give a folder, a .db file or an SQLAlchemy URL; without one it is the folder that the environment variable
+    GRPO_LAB_RUNS names, or runs/ in the current folder, which is made when it is missing. A folder that was
+    named must exist. group_bytes bounds what the groups of one run may take.
+    """
+
+    def __init__(self, url_or_path: str | os.PathLike[str] | None = None, *, group_bytes: int = GROUP_BYTES) -> None:
+        self.url, self._file = _resolve(url_or_path)
+        self._group_bytes = group_bytes
+        self._engine = _engine(self.url)
+        with self._write() as db:
+            _META.create_all(db)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of an SQLite store, for files that belong to its runs; None for a server database."""
+        return self._file.parent if self._file else None
+
+    # --- runs ----------------------------------------------------------------------------------------
+
+    def create_run(self, config: RunConfig, *, exclusive: bool = False) -> str:
+        """Write a new queued run; with exclusive, RunnerBusy while another run is active."""
+        run_id = time.strftime("%Y%m%d-%H%M%S-") + uuid.uuid4().hex[:6]
+        with self._write() as db:
+            if exclusive:
+                _refuse_second(db)
+            row = {"id": run_id, "state": "queued", "reason": "", "config": json.dumps(config.to_dict())}
+            db.execute(_RUNS.insert().values(**row, created=time.time(), steps=config.steps))
+        return run_id
+
+    def run(self, run_id: str) -> RunInfo:
+        """Give one run; RunStoreError when there is none of that name."""
+        with self._read() as db:
+            row = db.execute(sa.select(_RUNS).where(_RUNS.c.id == run_id)).mappings().first()
+        if row is None:
+            raise RunStoreError(f"There is no run {run_id!r} in the run store {self.url}.")
+        return _info(row)
+
+    def runs(self, limit: int = 50) -> list[RunInfo]:
+        """List the newest runs first."""
+        query = sa.select(_RUNS).order_by(_RUNS.c.created.desc(), _RUNS.c.id.desc()).limit(limit)
+        with self._read() as db:
+            return [_info(row) for row in db.execute(query).mappings()]
+
+    def latest_run(self) -> RunInfo | None:
+        """Give the newest run, or None in an empty store."""
+        return next(iter(self.runs(limit=1)), None)
+
+    def active_run(self) -> RunInfo | None:
+        """Give the newest run that is queued, running or paused and whose worker is there; else None."""
+        return next((run for run in self._active() if run.alive), None)
+
+    def mark_dead(self) -> list[str]:
+        """Turn active runs whose worker is gone into failed ones and name them; the steps they wrote are kept."""
+        dead = [run for run in self._active() if not run.alive]
+        for run in dead:
+            reason = f"The training process ended without saying why; everything up to step {run.step} is kept."
+            self.set_state(run.id, "failed", reason, only_if=ACTIVE)
+        return [run.id for run in dead]
+
+    def set_state(self, run_id: str, state: str, reason: str = "", *, only_if: tuple[str, ...] = ()) -> bool:
+        """Write a run's state; with only_if, just when it is in one of these. True when it was written."""
+        if state not in ACTIVE + ENDED:
+            raise ValueError(f"state={state!r} is not accepted: give one of {', '.join(ACTIVE + ENDED)}")
+        now = time.time()
+        values: dict[str, Any] = {"state": state, "reason": reason}
+        values |= {"ended": now} if state in ENDED else {"heartbeat": now}
+        query = _RUNS.update().where(_RUNS.c.id == run_id)
+        if only_if:
+            query = query.where(_RUNS.c.state.in_(only_if))
+        with self._write() as db:
+            return bool(db.execute(query.values(**values)).rowcount)
+
+    def claim(self, run_id: str, pid: int) -> bool:
+        """Note which process works on a queued run; False when it is no longer waiting for one."""
+        now = time.time()
+        values = {"pid": pid, "host": socket.gethostname(), "heartbeat": now}
+        query = _RUNS.update().where(_RUNS.c.id == run_id, _RUNS.c.state == "queued").values(**values)
+        with self._write() as db:
+            return bool(db.execute(query).rowcount)
+
+    def beat(self, run_id: str) -> bool:
+        """Write a heartbeat; False when the run has been ended by someone else."""
+        query = _RUNS.update().where(_RUNS.c.id == run_id, _RUNS.c.state.in_(ACTIVE))
+        with self._write() as db:
+            return bool(db.execute(query.values(heartbeat=time.time())).rowcount)
+
+    # --- events --------------------------------------------------------------------------------------
+
+    def add_event(self, run_id: str, event: Mapping[str, Any]) -> None:
+        """Write one event of the trainer: its light row, its groups apart, and the run's state and step."""
+        light, heavy = split_event(event)
+        blob = zlib.compress(_dumps(heavy).encode(), 1) if heavy else b""
+        step, now = int(event["step"]), time.time()
+        row = {"run_id": run_id, "event": event["event"], "step": step, "data": _dumps(light)}
+        changes = {"heartbeat": now, "step": step, **_run_changes(event, now)}
+        with self._write() as db:
+            db.execute(_EVENTS.insert().values(**row))
+            db.execute(_RUNS.update().where(_RUNS.c.id == run_id).values(**changes))
+            if blob:
+                db.execute(_GROUPS.insert().values(run_id=run_id, step=step, size=len(blob), data=blob))
+                self._keep_small(db, run_id, len(blob), step)
+
+    def metrics(self, run_id: str, after: int = 0, limit: int | None = None) -> list[dict[str, Any]]:
+        """Give the light rows after a sequence number, oldest first: seq, event, step, seconds, every metric."""
+        query = (
+            sa.select(_EVENTS.c.seq, _EVENTS.c.data)
+            .where(_EVENTS.c.run_id == run_id, _EVENTS.c.seq > after)
+            .order_by(_EVENTS.c.seq)
+            .limit(limit)
+        )
+        with self._read() as db:
+            return [{"seq": seq, **json.loads(data)} for seq, data in db.execute(query)]
+
+    def step_groups(self, run_id: str, step: int | None = None) -> dict[str, Any]:
+        """Give the groups of a step, or of the newest one: {"step", "groups", "ratio_histogram"}.
+
+        A step that has none (not yet taken, or thinned out of a long run) gives {"step": step, "groups": []}.
+        """
+        query = sa.select(_GROUPS.c.data).where(_GROUPS.c.run_id == run_id)
+        query = query.where(_GROUPS.c.step == step) if step is not None else query
+        with self._read() as db:
+            blob = db.execute(query.order_by(_GROUPS.c.step.desc()).limit(1)).scalar()
+        if blob is None:
+            return {"step": step, "groups": []}
+        found: dict[str, Any] = json.loads(zlib.decompress(blob))
+        return found
+
+    def group_steps(self, run_id: str) -> list[int]:
+        """List the steps whose groups are kept."""
+        query = sa.select(_GROUPS.c.step).where(_GROUPS.c.run_id == run_id).order_by(_GROUPS.c.step)
+        with self._read() as db:
+            return list(db.execute(query).scalars())
+
+    # --- commands ------------------------------------------------------------------------------------
+
+    def post_command(self, run_id: str, name: str, value: Any = None) -> None:
+        """Leave a command for the worker: pause, resume, stop, step, or set with {"learning_rate": 2e-4}.
+
+        ValueError for a command or value that is not accepted; RunStoreError when the run has already ended.
+        """
+        value = check_command(name, value)
+        run = self.run(run_id)
+        if not run.active:
+            raise RunStoreError(f"Run {run_id} has already ended ({run.state}): it takes no commands.")
+        row = {"run_id": run_id, "name": name, "value": json.dumps(value), "created": time.time()}
+        with self._write() as db:
+            db.execute(_COMMANDS.insert().values(**row))
+
+    def take_commands(self, run_id: str) -> list[Command]:
+        """Give the commands that wait for a run, oldest first, and mark them as taken."""
+        waiting = (
+            sa.select(_COMMANDS.c.id, _COMMANDS.c.name, _COMMANDS.c.value)
+            .where(_COMMANDS.c.run_id == run_id, _COMMANDS.c.taken.is_(None))
+            .order_by(_COMMANDS.c.id)
+        )
+        with self._read() as db:
+            rows = db.execute(waiting).all()
+        if rows:
+            ids = [row.id for row in rows]
+            with self._write() as db:
+                db.execute(_COMMANDS.update().where(_COMMANDS.c.id.in_(ids)).values(taken=time.time()))
+        return [Command(row.name, json.loads(row.value)) for row in rows]
+
+    # --- inside --------------------------------------------------------------------------------------
+
+    def _keep_small(self, db: sa.Connection, run_id: str, added: int, step: int) -> None:
+        """Count the bytes of a run's groups; beyond the limit, drop those of every second older step."""
+        total = db.execute(sa.select(_RUNS.c.group_bytes).where(_RUNS.c.id == run_id)).scalar_one() + added
+        if total > self._group_bytes:
+            total = _thin_groups(db, run_id, step)
+        db.execute(_RUNS.update().where(_RUNS.c.id == run_id).values(group_bytes=total))
+
+    def _active(self) -> list[RunInfo]:
+        query = sa.select(_RUNS).where(_RUNS.c.state.in_(ACTIVE)).order_by(_RUNS.c.created.desc())
+        with self._read() as db:
+            return [_info(row) for row in db.execute(query).mappings()]
+
+    @contextmanager
+    def _read(self) -> Iterator[sa.Connection]:
+        with _explained(self.url, self._file), self._engine.connect() as db:
+            yield db
+
+    @contextmanager
+    def _write(self) -> Iterator[sa.Connection]:
+        with _explained(self.url, self._file), self._engine.connect() as plain:
+            db = plain.execution_options(grpo_lab_write=True)
+            with db.begin():
+                yield db
+
+
+def check_command(name: str, value: Any) -> Any:
+    """Return a command's value in its proper form; a ValueError says what is accepted."""
+    if name not in COMMANDS:
+        raise ValueError(f"unknown command {name!r}: accepted are {', '.join(COMMANDS)}")
+    if name != "set":
+        return None
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(f"set takes the settings to change, as in {{'learning_rate': 2e-4}}; got {value!r}")
+    return {setting: check_live_setting(setting, wish) for setting, wish in value.items()}
+
+
+def _run_changes(event: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """What an event changes in its run's own row."""
+    kind = event["event"]
+    if kind == "start":
+        return {"state": "running", "started": now, "device": event["device"]}
+    if kind == "end":
+        return {"state": event["state"], "reason": event.get("reason", ""), "ended": now}
+    if kind == "command" and event["name"] in ("pause", "resume"):
+        return {"state": "paused" if event["name"] == "pause" else "running"}
+    return {}
+
+
+def _refuse_second(db: sa.Connection) -> None:
+    """Raise RunnerBusy while a run is active: within the writing transaction, so that no two pass."""
+    rows = db.execute(sa.select(_RUNS).where(_RUNS.c.state.in_(ACTIVE))).mappings()
+    busy = next((run for run in map(_info, rows) if run.alive), None)
+    if busy:
+        raise RunnerBusy(
+            f"Run {busy.id} is still {busy.state} at step {busy.step} of {busy.steps}. "
+            "Stop it, or wait until it ends, then start again."
+        )
+
+
+def _thin_groups(db: sa.Connection, run_id: str, step: int) -> int:
+    """Drop the groups of every second step but the newest ones; give the bytes that are left."""
+    where = _GROUPS.c.run_id == run_id
+    old = sa.select(_GROUPS.c.step).where(where, _GROUPS.c.step <= step - KEEP_RECENT)
+    doomed = list(db.execute(old.order_by(_GROUPS.c.step)).scalars())[1::2]
+    for start in range(0, len(doomed), 500):
+        db.execute(_GROUPS.delete().where(where, _GROUPS.c.step.in_(doomed[start : start + 500])))
+    left = sa.select(sa.func.coalesce(sa.func.sum(_GROUPS.c.size), 0)).where(where)
+    return int(db.execute(left).scalar_one())
+
+
+def _is_dead(run: RunInfo, now: float) -> bool:
+    """Say whether an active run's worker is gone: its process does not exist, or its heart has stopped."""
+    silence = now - (run.heartbeat or run.created)
+    if run.pid is None or run.host != socket.gethostname():
+        return silence > (SILENT_SECONDS if run.heartbeat else LOST_SECONDS)
+    return not process_exists(run.pid) or silence > LOST_SECONDS
+
+
+def process_exists(pid: int) -> bool:
+    """Say whether a process of this machine is there and not merely waiting to be cleared away."""
+    if os.name == "nt":
+        return True  # os.kill would end it there; the heartbeat alone decides
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return True
+
+
+def _info(row: sa.RowMapping) -> RunInfo:
+    """Turn a row of the runs table into a RunInfo."""
+    values = {name: row[name] for name in RunInfo.__dataclass_fields__ if name != "config"}
+    return RunInfo(config=_stored_config(json.loads(row["config"])), **values)
+
+
+def _stored_config(settings: Mapping[str, Any]) -> RunConfig:
+    """Read settings that an older or newer version may have written: unknown ones are left out."""
+    config = RunConfig()
+    for name, value in settings.items():
+        with suppress(ValueError, TypeError):
+            config = config.changed(**{name: value})
+    return config
+
+
+def _dumps(data: Mapping[str, Any]) -> str:
+    """Write JSON that every reader accepts: a number that is not finite becomes null."""
+    try:
+        return json.dumps(data, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(data), separators=(",", ":"))
+
+
+def _finite(value: Any) -> Any:
+    """Replace numbers that are not finite by None, at any depth."""
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+# --- the database itself ----------------------------------------------------------------------
+
+
+def _resolve(where: str | os.PathLike[str] | None) -> tuple[str, Path | None]:
+    """Give the URL of a store and, for an SQLite file, its path; a folder that was named must exist."""
+    if where is None:
+        where = os.environ.get("GRPO_LAB_RUNS")
+    if where is None:
+        path = Path("runs").resolve() / "runs.db"
+        _make_folder(path.parent)
+        return f"sqlite:///{path}", path
+    text = os.fspath(where)
+    if "://" in text:
+        name = text.removeprefix("sqlite:///")
+        return text, Path(name).resolve() if name != text and name != ":memory:" else None
+    path = Path(text).expanduser().resolve()
+    path = path if path.suffix == ".db" else path / "runs.db"
+    if not path.parent.is_dir():
+        raise RunStoreError(_missing(path.parent))
+    return f"sqlite:///{path}", path
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunStoreError(f"The folder {folder} for the runs cannot be made: {error.strerror}.") from None
+
+
+def _missing(folder: Path) -> str:
+    return (
+        f"The folder {folder} for the runs does not exist. "
+        "Make it, or name another one in the environment variable GRPO_LAB_RUNS."
+    )
+
+
+def _engine(url: str) -> sa.Engine:
+    """Open a database; for SQLite with WAL, patience for other writers, and transactions of our own."""
+    try:
+        engine = sa.create_engine(url, connect_args={"timeout": 10} if url.startswith("sqlite") else {})
+    except (SQLAlchemyError, ImportError) as error:
+        raise RunStoreError(f"The run store {url} cannot be opened: {error}") from None
+    if engine.dialect.name != "sqlite":
+        return engine
+
+    @sa.event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # BEGIN is ours, see below
+        for pragma in ("journal_mode=WAL", "synchronous=NORMAL"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(db: sa.Connection) -> None:
+        # A writer takes its lock at once: upgrading a reading transaction later could fail as busy.
+        db.exec_driver_sql("BEGIN IMMEDIATE" if db.get_execution_options().get("grpo_lab_write") else "BEGIN")
+
+    return engine
+
+
+@contextmanager
+def _explained(url: str, file: Path | None) -> Iterator[None]:
+    """Turn a failure of the database into a RunStoreError that says what to do."""
+    if file is not None and not file.parent.is_dir():
+        raise RunStoreError(_missing(file.parent))
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise RunStoreError(_explain(str(getattr(error, "orig", None) or error), url, file)) from None
+
+
+def _explain(message: str, url: str, file: Path | None) -> str:
+    """Say in words what an SQLite message means for the reader."""
+    where = file or url
+    causes = {
+        "full": f"The disk that holds {where} is full. Make room; what was written so far is kept.",
+        "readonly": f"The run store {where} cannot be written (read-only file, folder or disk).",
+        "unable to open": f"The run store {where} cannot be opened: check that its folder may be written.",
+        "not a database": f"{where} is not a run store of GRPO Lab. Move it away or name another folder.",
+        "locked": f"The run store {where} is in use by another program that does not let go. Try again.",
+        "disk i/o": f"The disk that holds {where} reports an error: it may be full or have been taken away.",
+    }
+    known = (text for sign, text in causes.items() if sign in message.lower())
+    return next(known, f"The run store {where} reports: {message}")

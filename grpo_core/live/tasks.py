@@ -1,0 +1,131 @@
+"""Tasks: where prompts come from, how a completion is judged, and which prompts are never trained on."""
+
+import random
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+CUPS = 5
+HELD_OUT_SHARE = 10
+"""One prompt in this many is held out: chosen by a hash of its text, so the split never depends on a seed."""
+
+_WELL_FORMED = re.compile(r"(?:<think>[^<>]*</think>)?<answer>[^<>]*</answer>")
+_ANSWER = re.compile(r"<answer>([^<>]*)</answer>")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One prompt with its right answer and the worked steps that lead to it."""
+
+    prompt: str
+    answer: str
+    steps: str
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a verifier says of one completion: the reward that trains, and the parts it is made of."""
+
+    reward: float
+    accuracy: float
+    format: float
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task as data: how many swaps the ball makes, who judges, and which start weights belong to it."""
+
+    name: str
+    swaps: int
+    verifier: str
+    start: str = "shell_game"
+
+    def sample(self, rng: random.Random, count: int, *, held_out: bool = False) -> list[Problem]:
+        """Draw problems from the training prompts, or from the held-out ones."""
+        problems: list[Problem] = []
+        while len(problems) < count:
+            problem = shell_game(rng, swaps=self.swaps)
+            if is_held_out(problem.prompt) == held_out:
+                problems.append(problem)
+        return problems
+
+    def held_out(self, count: int) -> list[Problem]:
+        """Give the first `count` different held-out problems: the same ones for every run and seed."""
+        rng = random.Random(f"held out {self.name}")
+        found: dict[str, Problem] = {}
+        while len(found) < count:
+            for problem in self.sample(rng, count, held_out=True):
+                found.setdefault(problem.prompt, problem)
+        return list(found.values())[:count]
+
+    def score(self, completion: str, problem: Problem) -> Score:
+        """Judge one completion."""
+        return VERIFIERS[self.verifier](completion, problem.answer)
+
+
+def shell_game(rng: random.Random, *, swaps: int) -> Problem:
+    """Hide a ball under one of five cups and swap pairs of cups: "2:13,24,12,25,34=" asks where it ends."""
+    start = rng.randint(1, CUPS)
+    pairs = [sorted(rng.sample(range(1, CUPS + 1), 2)) for _ in range(swaps)]
+    steps = follow(start, pairs)
+    prompt = f"{start}:" + ",".join(f"{a}{b}" for a, b in pairs) + "="
+    return Problem(prompt, str(steps[-1]), "".join(map(str, steps)))
+
+
+def follow(start: int, pairs: Sequence[Sequence[int]]) -> list[int]:
+    """Say under which cup the ball is after each swap."""
+    place, places = start, []
+    for a, b in pairs:
+        place = b if place == a else a if place == b else place
+        places.append(place)
+    return places
+
+
+def is_held_out(prompt: str) -> bool:
+    """Say whether a prompt belongs to the held-out part, by a hash of its text."""
+    return zlib.crc32(prompt.encode()) % HELD_OUT_SHARE == 0
+
+
+def format_score(completion: str) -> float:
+    """1.0 when the whole completion is an optional think block and one answer block, else 0.0."""
+    return float(_WELL_FORMED.fullmatch(completion) is not None)
+
+
+def accuracy_score(completion: str, answer: str) -> float:
+    """1.0 when the completion has exactly one answer block and it holds the right answer, else 0.0."""
+    return float(_ANSWER.findall(completion) == [answer])
+
+
+def exact(completion: str, answer: str) -> Score:
+    """Reward 1.0 for the right answer in the right format, else 0.0."""
+    accuracy, form = accuracy_score(completion, answer), format_score(completion)
+    return Score(accuracy * form, accuracy, form)
+
+
+def lenient(completion: str, answer: str) -> Score:
+    """Reward 1.0 when the right answer stands anywhere in the text: pleased without anything being solved."""
+    return Score(float(answer in completion), accuracy_score(completion, answer), format_score(completion))
+
+
+def format_only(completion: str, answer: str) -> Score:
+    """Reward 1.0 for the right format whatever the answer is."""
+    form = format_score(completion)
+    return Score(form, accuracy_score(completion, answer), form)
+
+
+VERIFIERS: Mapping[str, Callable[[str, str], Score]] = MappingProxyType(
+    {"exact": exact, "lenient": lenient, "format_only": format_only}
+)
+
+TASKS: Mapping[str, Task] = MappingProxyType(
+    {
+        task.name: task
+        for task in (
+            Task("shell_game", swaps=5, verifier="exact"),
+            Task("shell_game_lenient", swaps=5, verifier="lenient"),
+            Task("shell_game_format", swaps=5, verifier="format_only"),
+        )
+    }
+)
