@@ -1,7 +1,7 @@
 """The mathematics of GRPO on NumPy and torch alike: what a slider shows is what the trainer differentiates.
 
-Data arrays are positional, hyperparameters keyword-only. Results have the kind, dtype and device of the inputs. Shapes: G
-completions in a group, B completions in a batch, T padded tokens. Log-probabilities are in nats.
+Data arrays are positional, hyperparameters keyword-only. Results have the kind, dtype and device of the inputs.
+Shapes: G completions in a group, B completions in a batch, T padded tokens. Log-probabilities are in nats.
 """
 
 from grpo_core.advantages import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -322,7 +323,7 @@ def _check_steps(step_rewards: Any, step_ends: Any, lengths: Any) -> None:
     for i, (rewards, ends, length) in enumerate(zip(step_rewards, step_ends, lengths, strict=True)):
         if len(rewards) != len(ends):
             raise ValueError(f"completion {i} has {len(rewards)} step_rewards but {len(ends)} step_ends")
-        increasing = all(a < b for a, b in zip(ends, ends[1:], strict=False))
+        increasing = all(a < b for a, b in itertools.pairwise(ends))
         if not increasing or any(not 0 <= end < length for end in ends):
             raise ValueError(f"step_ends[{i}] must increase and lie in 0..{length - 1}, got {list(ends)}")
 
@@ -347,9 +348,8 @@ def gae(rewards: Array, values: Array, *, gamma: float, lam: float) -> Array:
         )
     xp = namespace(rewards, values)
     deltas = rewards + gamma * values[1:] - values[:-1]
-    total = xp.zeros_like(deltas[:1])
-    reversed_result = []
-    for t in range(deltas.shape[0] - 1, -1, -1):
-        total = deltas[t : t + 1] + gamma * lam * total
-        reversed_result.append(total)
-    return xp.concat(reversed_result[::-1]) if reversed_result else deltas
+    result: list[Array] = []
+    for t in reversed(range(deltas.shape[0])):
+        delta = deltas[t : t + 1]
+        result.append(delta + gamma * lam * result[-1] if result else delta)
+    return xp.concat(result[::-1]) if result else deltas

@@ -230,9 +230,10 @@ class Accounting:
 class GroupBatch:
     """Padded arrays of B completions: what a loss is computed from.
 
-    `logp`, `old_logp` (B, T) and `ref_logp` (B, T) or None, in nats; `mask` boolean (B, T); `advantages` (B,) or (B, T).
-    `entropy` (B, T), `truncated` boolean (B,) and `accounting` are needed by some objectives only.
-    NumPy or torch; only `logp` is differentiated.
+    `logp`, `old_logp` (B, T) and `ref_logp` (B, T) or None, in nats; `mask` boolean (B, T); `advantages` (B,) or
+    (B, T). `entropy` (B, T), `truncated` boolean (B,) and `accounting` are needed by some objectives only.
+    `rollout_weights` (B, T) or (B, 1) multiply the policy term (see masks.rollout_weights); `uniform` (B, T) are random
+    numbers in [0, 1) for objectives that draw tokens. NumPy or torch; only `logp` and `entropy` are differentiated.
     """
 
     logp: Array
@@ -243,10 +244,12 @@ class GroupBatch:
     entropy: Array | None = None
     truncated: Array | None = None
     accounting: Accounting = Accounting()
+    rollout_weights: Array | None = None
+    uniform: Array | None = None
 
     def __post_init__(self) -> None:
         check_mask(self.mask)
-        for name in ("logp", "old_logp", "ref_logp", "entropy"):
+        for name in ("logp", "old_logp", "ref_logp", "entropy", "uniform"):
             if getattr(self, name) is not None:
                 check_same_shape(self.mask, getattr(self, name), "mask", name)
         shape, rows = tuple(self.advantages.shape), tuple(self.mask.shape)[:1]

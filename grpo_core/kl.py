@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from grpo_core._arrays import Array, as_data, check_same_shape, namespace, one_of, stop_gradient
+from grpo_core._arrays import Array, as_data, check_same_shape, namespace, number, one_of, stop_gradient
 
-ESTIMATORS = ("k1", "k2", "k3")
+ESTIMATORS = ("k1", "k2", "k3", "abs", "k1+", "k2+", "k3+", "abs+")
 
 
 def kl_estimate(logp: Array, ref_logp: Array, *, estimator: str = "k3") -> Array:
@@ -17,6 +17,8 @@ def kl_estimate(logp: Array, ref_logp: Array, *, estimator: str = "k3") -> Array
     - ``k1``: -d, unbiased, may be negative
     - ``k2``: d^2 / 2, never negative, biased
     - ``k3``: expm1(d) - d, never negative, unbiased when the token was drawn from the current policy
+    - ``abs``: |d|
+    - a name with ``+``: that value, with the gradient of k2, which is d logp (logp - ref_logp) (verl 0.9.1)
 
     Both arrays have one shape and the result has it too. `ref_logp` carries no gradient. k3 grows like exp(d) and may
     overflow to inf, which is then its value. What each estimator's *gradient* points at is another question: through
@@ -34,15 +36,57 @@ def kl_estimate(logp: Array, ref_logp: Array, *, estimator: str = "k3") -> Array
     return kl_from_log_ratio(stop_gradient(ref_logp) - logp, estimator=estimator)
 
 
-def kl_from_log_ratio(d: Array, *, estimator: str = "k3") -> Array:
-    """Return the estimate from d = ref_logp - logp (the order in which GRPO's k3 is written)."""
+def kl_from_log_ratio(
+    d: Array,
+    *,
+    estimator: str = "k3",
+    log_ratio_cap: float | None = None,
+    value_cap: float | None = None,
+) -> Array:
+    """Return the estimate from d = ref_logp - logp (the order in which GRPO's k3 is written).
+
+    `log_ratio_cap` bounds d and `value_cap` the estimate, both on either side, before and after the exponential: verl
+    0.9.1 clamps to 20 and 10 for k3.
+    """
     one_of(estimator, "estimator", ESTIMATORS)
-    if estimator == "k1":
+    base = _bounded(_estimate(_bounded(d, log_ratio_cap), estimator.removesuffix("+")), value_cap)
+    if not estimator.endswith("+"):
+        return base
+    square = 0.5 * d * d
+    return square - stop_gradient(square) + stop_gradient(base)
+
+
+def _bounded(x: Array, cap: float | None) -> Array:
+    if cap is None:
+        return x
+    bound = number(cap, "cap", low=0.0, open_low=True)
+    return namespace(x).clip(x, -bound, bound)
+
+
+def _estimate(d: Array, name: str) -> Array:
+    if name == "k1":
         return -d
-    if estimator == "k2":
+    if name == "k2":
         return 0.5 * d * d
+    if name == "abs":
+        return namespace(d).abs(d)
     with np.errstate(over="ignore"):  # inf is the defined result of an overflow, as in torch
         return namespace(d).expm1(d) - d
+
+
+def kl_slope(d: Array, *, estimator: str = "k3") -> Array:
+    """Return the derivative of the estimate with respect to logp, through a frozen sample, from d = ref_logp - logp.
+
+    k1: 1. k2: -d. k3: -expm1(d). abs: -sign(d). A name with "+": -d.
+    """
+    one_of(estimator, "estimator", ESTIMATORS)
+    xp = namespace(d)
+    if estimator == "k1":
+        return xp.ones_like(d)
+    if estimator == "k3":
+        with np.errstate(over="ignore"):
+            return -xp.expm1(d)
+    return -xp.sign(d) if estimator == "abs" else -d
 
 
 def categorical_kl(p: Array, q: Array) -> Array:

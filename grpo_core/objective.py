@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from grpo_core import ratios
+from grpo_core import masks, ratios
 from grpo_core._arrays import Array, namespace, number, one_of, stop_gradient
 from grpo_core.aggregation import MODES, token_weights, weighted_sum, weighted_terms
 from grpo_core.groups import GroupBatch
@@ -22,10 +22,12 @@ class Objective:
 
     `ratio_level` "token" | "sequence" | "trajectory"; `surrogate` a name in SURROGATES; `epsilon_low`, `epsilon_high`,
     `delta` its clip range; `options` further hyperparameters of the surrogate; `beta` the weight of the KL term (0: no
-    reference at all), `kl_estimator` "k1" | "k2" | "k3", `kl_ratio_weighted` whether the estimate is multiplied by the
-    importance ratio (TRL's bias correction); `aggregation` a mode of token_weights, `constant` its length, `scope`
-    whether its counts are this batch's or the whole optimizer step's; `mask_truncated` drops truncated completions;
-    `log_ratio_cap` bounds the exponent of the ratio.
+    reference at all), `kl_estimator` a name in kl.ESTIMATORS, `kl_ratio_weighted` whether the estimate is multiplied by
+    the importance ratio (TRL's bias correction), `kl_log_ratio_cap` and `kl_value_cap` its clamps; `aggregation` a mode
+    of token_weights, `constant` its length, `scope` whether its counts are this batch's or the whole optimizer step's;
+    `mask_truncated` drops truncated completions; `top_entropy_quantile` and `off_policy_threshold` restrict the policy
+    term (see masks); `entropy_coefficient` the weight of an entropy bonus, `entropy_aggregation` its own mode (None:
+    that of the loss); `log_ratio_cap` bounds the ratio's exponent.
     """
 
     ratio_level: str = "token"
@@ -37,10 +39,16 @@ class Objective:
     beta: float = 0.0
     kl_estimator: str = "k3"
     kl_ratio_weighted: bool = False
+    kl_log_ratio_cap: float | None = None
+    kl_value_cap: float | None = None
     aggregation: str = "sequence_mean"
     constant: float | None = None
     scope: str = "batch"
     mask_truncated: bool = False
+    top_entropy_quantile: float = 1.0
+    off_policy_threshold: float | None = None
+    entropy_coefficient: float = 0.0
+    entropy_aggregation: str | None = None
     log_ratio_cap: float = ratios.LOG_RATIO_CAP
 
     def __post_init__(self) -> None:
@@ -49,11 +57,14 @@ class Objective:
         one_of(self.kl_estimator, "kl_estimator", ESTIMATORS)
         one_of(self.aggregation, "aggregation", MODES)
         one_of(self.scope, "scope", SCOPES)
+        if self.entropy_aggregation is not None:
+            one_of(self.entropy_aggregation, "entropy_aggregation", ("token_mean",))
         number(self.epsilon_low, "epsilon_low", low=0.0, high=1.0)
         number(self.epsilon_high, "epsilon_high", low=0.0)
         number(self.beta, "beta", low=0.0)
-        number(self.log_ratio_cap, "log_ratio_cap", low=0.0, open_low=True)
-        for name in ("delta", "constant"):
+        number(self.top_entropy_quantile, "top_entropy_quantile", low=0.0, high=1.0)
+        number(self.entropy_coefficient, "entropy_coefficient")
+        for name in ("delta", "constant", "log_ratio_cap", "kl_log_ratio_cap", "kl_value_cap"):
             if getattr(self, name) is not None:
                 number(getattr(self, name), name, low=0.0, open_low=True)
         known = set(SURROGATES[self.surrogate].parameters) - set(self.__dataclass_fields__)
@@ -76,10 +87,11 @@ class Objective:
 class LossTerms:
     """A loss with every per-token part of it, so that a page shows what the trainer differentiates.
 
-    `loss` = `policy_loss` + beta `kl_loss`, scalars. Per token (B, T): `log_ratio`, `ratio` (at the objective's level,
-    broadcast), `objective` (to maximise), `kl` (None without reference log-probabilities), `weights`, `saturated`
-    (clipping has zeroed the gradient), `per_token` = -objective + beta kl, `contribution` = weights * per_token (they sum
-    to the loss). `mask` is the mask that was used. Masked positions: ratio 1, everything else 0.
+    `loss` = `policy_loss` + beta `kl_loss` - the entropy bonus, scalars. Per token (B, T): `log_ratio`; `ratio`, at the
+    objective's level, broadcast; `objective`, to be maximised; `kl`, None without reference log-probabilities; `weights`;
+    `saturated`, where clipping has zeroed the gradient; `per_token` = -objective + beta kl; `contribution` = weights *
+    per_token minus the bonus, which sums to the loss. `mask` is the mask that was used. Masked positions: ratio 1,
+    everything else 0.
     """
 
     loss: Array
@@ -92,12 +104,8 @@ class LossTerms:
     weights: Array
     saturated: Array
     per_token: Array
+    contribution: Array
     mask: Array
-
-    @property
-    def contribution(self) -> Array:
-        """Each token's share of the loss, (B, T)."""
-        return weighted_terms(self.per_token, self.weights)
 
 
 def loss_terms(batch: GroupBatch, objective: Objective) -> LossTerms:
@@ -117,11 +125,13 @@ def loss_terms(batch: GroupBatch, objective: Objective) -> LossTerms:
     zero = xp.zeros_like(batch.logp)
     surrogate, parameters = SURROGATES[objective.surrogate], objective.surrogate_parameters()
     value = xp.where(inputs.mask, surrogate.objective(inputs, **parameters), zero)
+    value = _restricted(value, batch, inputs, objective)
     kl = _kl(batch, inputs, objective)
     per_token = -value if kl is None or objective.beta == 0 else -value + float(objective.beta) * kl
     weights = _weights(batch, inputs.mask, objective)
+    contribution = _with_entropy_bonus(weighted_terms(per_token, weights), weights, batch, inputs, objective)
     return LossTerms(
-        loss=weighted_sum(per_token, weights),
+        loss=xp.sum(contribution),
         policy_loss=weighted_sum(-value, weights),
         kl_loss=xp.sum(zero) if kl is None else weighted_sum(kl, weights),
         log_ratio=inputs.log_ratio,
@@ -131,6 +141,7 @@ def loss_terms(batch: GroupBatch, objective: Objective) -> LossTerms:
         weights=weights,
         saturated=inputs.mask & surrogate.saturated(inputs, **parameters),
         per_token=per_token,
+        contribution=contribution,
         mask=inputs.mask,
     )
 
@@ -156,7 +167,45 @@ def _surrogate_inputs(batch: GroupBatch, objective: Objective) -> SurrogateInput
         ratio=ratios.ratio_from_log(log_ratio, mask, level=objective.ratio_level, cap=objective.log_ratio_cap),
         advantages=advantages,
         mask=mask,
+        uniform=batch.uniform,
     )
+
+
+def _restricted(value: Array, batch: GroupBatch, inputs: SurrogateInputs, objective: Objective) -> Array:
+    """Apply what restricts or reweights the policy term alone; the KL term and the normaliser do not see it."""
+    xp = namespace(value)
+    zero = xp.zeros_like(value)
+    if objective.off_policy_threshold is not None:
+        keep = masks.off_policy_mask(
+            inputs.log_ratio, inputs.mask, inputs.advantages, threshold=objective.off_policy_threshold
+        )
+        value = xp.where(keep, value, zero)
+    if objective.top_entropy_quantile < 1.0:
+        entropy = _required_entropy(batch, "top_entropy_quantile")
+        value = xp.where(
+            masks.top_entropy_mask(entropy, inputs.mask, quantile=objective.top_entropy_quantile), value, zero
+        )
+    return value if batch.rollout_weights is None else value * stop_gradient(batch.rollout_weights)
+
+
+def _required_entropy(batch: GroupBatch, name: str) -> Array:
+    if batch.entropy is None:
+        raise ValueError(f"{name} needs batch.entropy: each token's entropy in nats, (B, T)")
+    return batch.entropy
+
+
+def _with_entropy_bonus(
+    contribution: Array, weights: Array, batch: GroupBatch, inputs: SurrogateInputs, objective: Objective
+) -> Array:
+    """Subtract coefficient * entropy, averaged like the loss or, as TRL does it, over this batch's tokens."""
+    if objective.entropy_coefficient == 0:
+        return contribution
+    entropy = _required_entropy(batch, "entropy_coefficient")
+    if objective.entropy_aggregation is not None:
+        counted = masks.top_entropy_mask(entropy, inputs.mask, quantile=objective.top_entropy_quantile)
+        scale = 1.0 / batch.accounting.micro_batches
+        weights = token_weights(counted, mode="token_mean", scale=scale, dtype=batch.logp.dtype)
+    return contribution - float(objective.entropy_coefficient) * weighted_terms(entropy, weights)
 
 
 def _kl(batch: GroupBatch, inputs: SurrogateInputs, objective: Objective) -> Array | None:
@@ -164,7 +213,12 @@ def _kl(batch: GroupBatch, inputs: SurrogateInputs, objective: Objective) -> Arr
         return None
     xp = namespace(inputs.logp)
     reference = xp.where(inputs.mask, stop_gradient(batch.ref_logp), xp.zeros_like(inputs.logp))
-    kl = kl_from_log_ratio(reference - inputs.logp, estimator=objective.kl_estimator)
+    kl = kl_from_log_ratio(
+        reference - inputs.logp,
+        estimator=objective.kl_estimator,
+        log_ratio_cap=objective.kl_log_ratio_cap,
+        value_cap=objective.kl_value_cap,
+    )
     return kl * inputs.ratio if objective.kl_ratio_weighted else kl
 
 

@@ -88,8 +88,8 @@ def length_statistics(lengths: Array, truncated: Array) -> dict[str, float]:
 def reward_statistics(rewards: Array) -> dict[str, float]:
     """Return TRL's reward, reward_std (sample std over the whole batch) and frac_reward_zero_std of rewards (N, G).
 
-    nan marks unscored completions, which take no part. ``reward_std_within`` is the mean of the groups' own stds, which is
-    what ``reward_std`` meant up to TRL 0.26.
+    nan marks unscored completions, which take no part. ``reward_std_within`` is the mean of the groups' own stds, which
+    is what ``reward_std`` meant up to TRL 0.26.
     """
     rewards = np.asarray(rewards, dtype=float)
     groups = group_advantages(rewards, ddof=1, eps=0.0)
