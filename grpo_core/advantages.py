@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from grpo_core._arrays import Array, as_data, namespace, number, one_of
 
 SCALES = ("group", "batch", "none")
+REWARD_AGGREGATIONS = ("sum_then_normalize", "normalize_then_sum")
 KINDS = ("mixed", "all-right", "all-wrong", "unscored")
 
 
@@ -35,22 +36,43 @@ class GroupAdvantages:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdvantageSpec:
-    """How rewards become advantages: the name of an estimator and its hyperparameters.
+class Whitening:
+    """Centring and scaling over all tokens of a batch: (A - mean) / sqrt(variance + eps), each token counted once.
 
-    `ddof`, `eps` and `scale` belong to the estimator "group"; "leave_one_out" has none.
+    `floor` True takes sqrt(max(variance, eps)) instead. verl 0.9.1: ddof 1; OpenRLHF 0.11.2: ddof 0 and a floor.
+    """
+
+    ddof: int = 1
+    eps: float = 1e-8
+    floor: bool = False
+
+    def __post_init__(self) -> None:
+        _check_ddof(self.ddof)
+        number(self.eps, "eps", low=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdvantageSpec:
+    """How rewards become advantages: the name of an estimator (see ESTIMATORS) and its hyperparameters.
+
+    `ddof`, `eps` and `scale` say what divides in the estimator "group" (and "best_of_group", which ignores "batch");
+    `whitening` is applied to the result. `reward_aggregation` is for several reward functions: "sum_then_normalize" or
+    "normalize_then_sum" (GDPO).
     """
 
     estimator: str = "group"
     ddof: int = 1
     eps: float = 1e-4
     scale: str = "group"
+    whitening: Whitening | None = None
+    reward_aggregation: str = "sum_then_normalize"
 
     def __post_init__(self) -> None:
         one_of(self.estimator, "estimator", tuple(ESTIMATORS))
         _check_ddof(self.ddof)
         number(self.eps, "eps", low=0.0)
         one_of(self.scale, "scale", SCALES)
+        one_of(self.reward_aggregation, "reward_aggregation", REWARD_AGGREGATIONS)
 
 
 def as_rewards(values: Any) -> np.ndarray:
@@ -191,7 +213,7 @@ def leave_one_out_advantages(rewards: Array) -> Array:
     A_i = r_i - sum_{j != i} r_j / (G - 1) = G / (G - 1) (r_i - mean). `rewards` (..., G), nan for unscored; the result
     has its shape, with 0 for an unscored completion and for one without a scored sibling.
 
-    Source: RLOO arXiv:2402.14740 sec. 2.3 (after Kool et al. 2019); TRL 1.16 RLOOTrainer.
+    Source: RLOO arXiv:2402.14740 (after Kool et al. 2019); TRL 1.16 RLOOTrainer.
 
     >>> leave_one_out_advantages([1, 0, 1, 0]).round(4).tolist()
     [0.6667, -0.6667, 0.6667, -0.6667]
@@ -201,28 +223,232 @@ def leave_one_out_advantages(rewards: Array) -> Array:
     return scores.centred * (scores.count / xp.clip(scores.count - 1.0, 1.0, None))
 
 
-def _leave_one_out(rewards: Array, spec: AdvantageSpec) -> GroupAdvantages:
+@dataclass(frozen=True)
+class _Case:
+    """What an estimator may use besides the rewards: completion lengths (..., G), the greedy one's reward (...)."""
+
+    rewards: Array
+    spec: AdvantageSpec
+    lengths: Array | None = None
+    greedy_rewards: Array | None = None
+
+    def needed(self, name: str) -> Array:
+        value = getattr(self, name)
+        if value is None:
+            raise ValueError(f"{name} must be given for the estimator {self.spec.estimator!r} with {self.spec}")
+        return as_data(value, name)
+
+
+def _result(case: _Case, advantages: Array) -> GroupAdvantages:
+    """Return `advantages` with the group's statistics; 0 for unscored completions, nothing was divided."""
+    scores = _scores(case.rewards)
+    std = _std(scores, case.spec.ddof)
+    plain = _divided(scores, std, namespace(std).ones_like(std))
+    xp = namespace(advantages)
+    return replace(plain, advantages=xp.where(scores.scored, advantages, xp.zeros_like(advantages)))
+
+
+def _filled(rewards: Array) -> Array:
+    xp = namespace(rewards)
+    return xp.where(xp.isnan(rewards), xp.zeros_like(rewards), rewards)
+
+
+def _group(case: _Case) -> GroupAdvantages:
+    spec = case.spec
+    return group_advantages(case.rewards, ddof=spec.ddof, eps=spec.eps, scale=spec.scale)
+
+
+def _leave_one_out(case: _Case) -> GroupAdvantages:
+    return _result(case, leave_one_out_advantages(case.rewards))
+
+
+def _reward(case: _Case) -> GroupAdvantages:
+    return _result(case, _filled(case.rewards))
+
+
+def _batch_mean(case: _Case) -> GroupAdvantages:
+    return _result(case, _scores(case.rewards, axis=None).centred)
+
+
+def _length_weighted(case: _Case) -> GroupAdvantages:
+    return _result(case, length_weighted_advantages(case.rewards, case.needed("lengths")))
+
+
+def _greedy(case: _Case) -> GroupAdvantages:
+    return _result(case, _filled(case.rewards) - case.needed("greedy_rewards")[..., None])
+
+
+def _nonzero_scaled(case: _Case) -> GroupAdvantages:
+    return _result(case, nonzero_scaled_advantages(case.rewards))
+
+
+def _best_of_group(case: _Case) -> GroupAdvantages:
+    spec = case.spec
+    return _result(case, best_of_group_advantages(case.rewards, ddof=spec.ddof, eps=spec.eps, scale=spec.scale))
+
+
+def length_weighted_advantages(rewards: Array, lengths: Array) -> Array:
+    r"""Return OPO's advantages: r_i - sum_j l_j r_j / sum_j l_j, the baseline weighted by the completions' lengths l.
+
+    `rewards` and `lengths` (..., G); unscored completions take no part and get 0, as does a group of equal scores.
+    Source: OPO arXiv:2505.23585; verl 0.9.1 'opo'.
+    """
+    scores = _scores(_reward_array(rewards))
+    xp = namespace(scores.centred, lengths)
+    weights = xp.where(scores.scored, as_data(lengths, "lengths"), xp.zeros_like(scores.centred))
+    total = xp.sum(weights, axis=-1, keepdims=True)
+    # The centred rewards differ from the rewards by a constant, which cancels: equal scores stay exactly 0.
+    baseline = xp.sum(weights * scores.centred, axis=-1, keepdims=True) / xp.where(
+        total > 0, total, xp.ones_like(total)
+    )
+    return xp.where(scores.scored, scores.centred - baseline, xp.zeros_like(baseline))
+
+
+def nonzero_scaled_advantages(rewards: Array) -> Array:
+    r"""Return GPG's advantages: alpha (r_i - mean), alpha = completions / completions whose reward is not 0.
+
+    `rewards` (..., G); alpha is over the whole array's scored completions. Groups without signal stay at exactly 0.
+    Source: GPG arXiv:2504.02546; verl 0.9.1 'gpg' (its f_norm is 1).
+    """
+    rewards = _reward_array(rewards)
     scores = _scores(rewards)
-    std = _std(scores, spec.ddof)
-    result = _divided(scores, std, namespace(std).ones_like(std))
-    return GroupAdvantages(
-        leave_one_out_advantages(rewards), result.mean, result.std, result.valid_count, result.divisor
+    xp = namespace(rewards)
+    nonzero = xp.sum(xp.astype(scores.scored & (rewards != 0), rewards.dtype))
+    return scores.centred * (xp.sum(scores.count) / xp.clip(nonzero, 1.0, None))
+
+
+def best_of_group_advantages(rewards: Array, *, ddof: int = 1, eps: float = 1e-6, scale: str = "group") -> Array:
+    r"""Return pass@k advantages: the best completion gets (best - second best) / (std + eps), every other 0.
+
+    `rewards` (..., G); `scale` "none" leaves the difference undivided. A tie for the best, and a group with fewer than
+    two scored completions, give 0. Source: arXiv:2503.19595; verl 0.9.1 'grpo_passk'.
+    """
+    rewards = _reward_array(rewards)
+    xp = namespace(rewards)
+    scores = _scores(rewards)
+    ranked = xp.where(scores.scored, rewards, xp.full_like(rewards, -math.inf))
+    best = xp.max(ranked, axis=-1, keepdims=True)
+    is_best = scores.scored & (ranked == best)
+    unique = xp.sum(xp.astype(is_best, rewards.dtype), axis=-1, keepdims=True) == 1
+    second = xp.max(xp.where(is_best, xp.full_like(ranked, -math.inf), ranked), axis=-1, keepdims=True)
+    winner = is_best & unique & (second > -math.inf)
+    lead = _filled(rewards) - xp.where(second > -math.inf, second, xp.zeros_like(second))
+    gap = xp.where(winner, lead, xp.zeros_like(lead))
+    return gap / (_std(scores, _check_ddof(ddof)) + number(eps, "eps", low=0.0)) if scale != "none" else gap
+
+
+ESTIMATORS: Mapping[str, Callable[[_Case], GroupAdvantages]] = {
+    "group": _group,
+    "leave_one_out": _leave_one_out,
+    "reward": _reward,
+    "batch_mean": _batch_mean,
+    "length_weighted": _length_weighted,
+    "greedy_baseline": _greedy,
+    "nonzero_scaled": _nonzero_scaled,
+    "best_of_group": _best_of_group,
+}
+"""Baselines by name; whitening and scale are options of AdvantageSpec."""
+
+
+def compute_advantages(
+    rewards: Array,
+    spec: AdvantageSpec,
+    *,
+    lengths: Array | None = None,
+    greedy_rewards: Array | None = None,
+) -> GroupAdvantages:
+    """Return the advantages that `spec` names, from rewards (..., G) with nan for unscored (or a list with None).
+
+    `lengths` (..., G), in tokens, are needed by "length_weighted" and by whitening; `greedy_rewards` (...), the reward
+    of each prompt's greedy completion, by "greedy_baseline" (ReMax).
+    """
+    case = _Case(_reward_array(rewards), spec, lengths, greedy_rewards)
+    result = ESTIMATORS[spec.estimator](case)
+    if spec.whitening is None:
+        return result
+    scored = ~namespace(case.rewards).isnan(case.rewards)
+    return replace(
+        result, advantages=whiten(result.advantages, case.needed("lengths"), scored, whitening=spec.whitening)
     )
 
 
-def _group(rewards: Array, spec: AdvantageSpec) -> GroupAdvantages:
-    return group_advantages(rewards, ddof=spec.ddof, eps=spec.eps, scale=spec.scale)
+def whiten(advantages: Array, lengths: Array, scored: Array, *, whitening: Whitening) -> Array:
+    r"""Return (A - mean) / sqrt(variance + eps), moments over the batch's tokens: a long completion counts more.
+
+    `advantages`, `lengths` and `scored` (..., G), over the whole array; completions that are not scored stay 0.
+    """
+    xp = namespace(advantages, lengths)
+    weights = xp.where(scored, as_data(lengths, "lengths"), xp.zeros_like(advantages))
+    tokens = xp.clip(xp.sum(weights), 1.0, None)
+    centred = advantages - xp.sum(weights * advantages) / tokens
+    variance = xp.sum(weights * centred * centred) / xp.clip(tokens - whitening.ddof, 1.0, None)
+    floor = whitening.eps
+    under_root = xp.clip(variance, floor, None) if whitening.floor else variance + floor
+    whitened = centred / xp.sqrt(xp.where(under_root > 0, under_root, xp.ones_like(under_root)))
+    return xp.where(scored, whitened, xp.zeros_like(whitened))
 
 
-ESTIMATORS: Mapping[str, Callable[[Array, AdvantageSpec], GroupAdvantages]] = {
-    "group": _group,
-    "leave_one_out": _leave_one_out,
-}
+def sum_rewards(parts: Array, *, weights: Sequence[float] | None = None) -> Array:
+    """Return the weighted sum over reward functions, (..., G), from `parts` (..., G, F) with nan for "could not score".
+
+    A function that could not score a completion drops out of that completion's sum, which is not rescaled; a completion
+    that none could score is nan. Source: TRL 1.16 GRPOTrainer.
+    """
+    parts = _parts(parts)
+    xp = namespace(parts)
+    total = xp.sum(_filled(parts) * _part_weights(parts, weights), axis=-1)
+    unscored = xp.all(xp.isnan(parts), axis=-1)
+    return xp.where(unscored, xp.full_like(total, math.nan), total)
 
 
-def compute_advantages(rewards: Array, spec: AdvantageSpec) -> GroupAdvantages:
-    """Return the advantages that `spec` names, from rewards (..., G) with nan for unscored (or a list with None)."""
-    return ESTIMATORS[spec.estimator](_reward_array(rewards), spec)
+def multi_reward_advantages(
+    parts: Array,
+    spec: AdvantageSpec,
+    *,
+    weights: Sequence[float] | None = None,
+    lengths: Array | None = None,
+) -> GroupAdvantages:
+    r"""Return advantages from several reward functions, parts (..., G, F), the way `spec.reward_aggregation` says.
+
+    "sum_then_normalize": the weighted sum is one reward. "normalize_then_sum" (GDPO): each function's rewards become
+    group advantages first (always divided by the group's std), their weighted sum is centred and divided once more over
+    the whole batch (by std + eps as TRL does, or by `spec.whitening` over tokens as verl does).
+    The statistics returned are those of the summed rewards.
+    Source: GDPO arXiv:2601.05242; TRL 1.16 `multi_objective_aggregation`; verl 0.9.1 'gdpo'.
+    """
+    summed = sum_rewards(parts, weights=weights)
+    if spec.reward_aggregation == "sum_then_normalize":
+        return compute_advantages(summed, spec, lengths=lengths)
+    parts = _parts(parts)
+    xp = namespace(parts)
+    scored = ~xp.isnan(summed)
+    each = [group_advantages(parts[..., f], ddof=spec.ddof, eps=spec.eps).advantages for f in range(parts.shape[-1])]
+    total = xp.sum(xp.stack(each, axis=-1) * _part_weights(parts, weights), axis=-1)
+    total = xp.where(scored, total, xp.full_like(total, math.nan))
+    statistics = compute_advantages(summed, replace(spec, whitening=None))
+    if spec.whitening is not None:
+        if lengths is None:
+            raise ValueError("lengths must be given to whiten over tokens")
+        return replace(statistics, advantages=whiten(_filled(total), lengths, scored, whitening=spec.whitening))
+    batch = _scores(total, axis=None)
+    divisor = _std(batch, spec.ddof, axis=None) + spec.eps
+    return replace(statistics, advantages=batch.centred / xp.where(divisor > 0, divisor, xp.ones_like(divisor)))
+
+
+def _parts(parts: Array) -> Array:
+    parts = as_data(parts, "parts")
+    if parts.ndim < 2 or bool(namespace(parts).any(namespace(parts).isinf(parts))):
+        raise ValueError(f"parts must be finite rewards of shape (..., G, functions), got shape {tuple(parts.shape)}")
+    return parts
+
+
+def _part_weights(parts: Array, weights: Sequence[float] | None) -> Array:
+    xp = namespace(parts)
+    functions = parts.shape[-1]
+    values = [1.0] * functions if weights is None else [number(w, "weights") for w in weights]
+    if len(values) != functions:
+        raise ValueError(f"weights must have one number for each of the {functions} reward functions, got {weights!r}")
+    return xp.asarray(values, dtype=parts.dtype, device=array_api_compat.device(parts))
 
 
 def group_kind(rewards: Any, *, right_at: float = 1.0) -> str:

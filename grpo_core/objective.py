@@ -88,10 +88,10 @@ class LossTerms:
     """A loss with every per-token part of it, so that a page shows what the trainer differentiates.
 
     `loss` = `policy_loss` + beta `kl_loss` - the entropy bonus, scalars. Per token (B, T): `log_ratio`; `ratio`, at the
-    objective's level, broadcast; `objective`, to be maximised; `kl`, None without reference log-probabilities; `weights`;
-    `saturated`, where clipping has zeroed the gradient; `per_token` = -objective + beta kl; `contribution` = weights *
-    per_token minus the bonus, which sums to the loss. `mask` is the mask that was used. Masked positions: ratio 1,
-    everything else 0.
+    objective's level, broadcast; `objective`, to be maximised; `kl`, None without reference log-probabilities;
+    `weights`; `saturated`, where clipping has zeroed the gradient; `per_token` = -objective + beta kl; `contribution` =
+    weights * per_token minus the bonus, which sums to the loss. `mask` is the mask that was used. Masked positions have
+    ratio 1 and 0 everywhere else.
     """
 
     loss: Array
@@ -112,8 +112,8 @@ def loss_terms(batch: GroupBatch, objective: Objective) -> LossTerms:
     r"""Return the loss of `batch` under `objective`, with all its parts.
 
     loss = sum_{i,t} w_{i,t} (-J_{i,t} + beta KL_{i,t}), where J is the surrogate of ratio and advantage, KL the chosen
-    estimate and w the aggregation's weights. The gradient flows through `batch.logp` alone. A batch without a token that
-    trains has loss exactly 0.
+    estimate and w the aggregation's weights. The gradient flows through `batch.logp` alone. A batch without a token
+    that trains has loss exactly 0.
 
     Raises ValueError when `objective.beta` is positive and `batch.ref_logp` is None, and for a missing constant.
     Source: GRPO arXiv:2402.03300 eq. 3; each recipe's own source says which choices are its.

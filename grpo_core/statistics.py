@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from grpo_core._arrays import Array, namespace
+from grpo_core._arrays import Array, namespace, stop_gradient
 from grpo_core.advantages import KINDS, group_advantages, group_kind
 from grpo_core.aggregation import masked_mean
 from grpo_core.groups import GroupBatch
@@ -64,7 +64,7 @@ def kind_counts(groups: Sequence[Any]) -> dict[str, int]:
 
 def ratio_histogram(ratio: Array, mask: Array, *, bins: int = 41, span: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
     """Return (counts, edges) of the ratios under `mask`, over 1 - span .. 1 + span, with the rest in the end bins."""
-    values = np.asarray([float(x) for x in ratio[mask]])
+    values = np.asarray([float(x) for x in stop_gradient(ratio)[mask]])
     edges = np.linspace(1.0 - span, 1.0 + span, bins + 1)
     return np.histogram(np.clip(values, edges[0], edges[-1]), bins=edges)[0], edges
 

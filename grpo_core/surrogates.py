@@ -9,6 +9,7 @@ from typing import Any
 
 from grpo_core._arrays import Array, as_data, namespace, number, one_of, stop_gradient
 from grpo_core.aggregation import masked_mean, sequence_mean, sequence_sum
+from grpo_core.ratios import LOG_RATIO_CAP
 
 
 def clipped_surrogate(
@@ -25,7 +26,7 @@ def clipped_surrogate(
     bounds the objective of a negative advantage (TRL's two-sided clip; PPO's dual clip with c = delta).
     Raises ValueError for epsilon_low outside [0, 1], a negative epsilon_high or a delta that is not positive.
     Source: PPO arXiv:1707.06347 eq. 7; asymmetric: DAPO arXiv:2503.14476 eq. 10; delta: INTELLECT-2 arXiv:2505.07291
-    sec. 3.4.
+    (two-sided clipping).
 
     >>> import numpy as np
     >>> clipped_surrogate(np.array([0.5, 1.5]), np.array([1.0, 1.0])).tolist()
@@ -100,7 +101,7 @@ def cispo_surrogate(
 
     The bounds are those of the weight itself: TRL 1.16 takes epsilon_high as `weight_high` (with its default 0.2 every
     weight is then at most 0.2), verl 0.9.1 takes 1 - epsilon_low and 1 + epsilon_high. The gradient never vanishes: a
-    clipped token keeps a bounded pull. Shapes broadcast to (B, T). Source: MiniMax-M1 arXiv:2506.13585 eq. 4 and 5.
+    clipped token keeps a bounded pull. Shapes broadcast to (B, T). Source: MiniMax-M1 arXiv:2506.13585 (CISPO).
     """
     low = number(weight_low, "weight_low", low=0.0)
     high = number(weight_high, "weight_high", low=low)
@@ -124,7 +125,7 @@ def sapo_surrogate(
     r"""Return SAPO's soft gate: (4 / tau) sigmoid(tau (r - 1)) A, with tau by the sign of A (A = 0 counts as negative).
 
     The slope at r = 1 is exactly A and fades on both sides without a corner. `ratio` and `advantages` broadcast.
-    Source: SAPO arXiv:2511.20347 eq. 5 and 6; TRL 1.16 and verl 0.9.1 alike.
+    Source: SAPO arXiv:2511.20347; TRL 1.16 and verl 0.9.1 alike.
     """
     positive = number(tau_positive, "tau_positive", low=0.0, open_low=True)
     negative = number(tau_negative, "tau_negative", low=0.0, open_low=True)
@@ -153,7 +154,7 @@ def vespo_weight(
 
     k and lambda are chosen by the sign of the advantage (0 counts as positive); phi is 1 at W = 1 and fades for W far
     from it. Log-ratios are kept within 20 per token and in the sum, from below at log 1e-8. Carries no gradient.
-    `advantages` (B, 1). Source: TRL 1.16 GRPOTrainer, loss_type 'vespo'.
+    `advantages` (B, 1). Source: VESPO arXiv:2602.10693; TRL 1.16 GRPOTrainer.
     """
     xp = namespace(log_ratio, advantages)
     summed = sequence_sum(xp.clip(stop_gradient(log_ratio), -20.0, 20.0), mask)
@@ -177,10 +178,11 @@ def geometric_mean_surrogate(
 
     c_t = min(d_t, clip(d_t, -low, high)) for A >= 0 and max(d_t, clip(d_t, -low, high)) for A < 0: PPO's pessimistic
     side, but on the log-ratio and inside a geometric mean. `advantages` (B, 1).
-    Source: GMPO arXiv:2507.20673 eq. 4; TRL 1.16 experimental GMPOTrainer, verl 0.9.1 'geo_mean'.
+    Source: GMPO arXiv:2507.20673; TRL 1.16 experimental GMPOTrainer, verl 0.9.1 'geo_mean'.
     """
     clipped = _pessimistic_log_ratio(log_ratio, advantages, low=log_epsilon_low, high=log_epsilon_high)
-    return namespace(clipped).exp(sequence_mean(clipped, mask)) * advantages
+    xp = namespace(clipped)
+    return xp.exp(xp.clip(sequence_mean(clipped, mask), -LOG_RATIO_CAP, LOG_RATIO_CAP)) * advantages
 
 
 def _pessimistic_log_ratio(log_ratio: Array, advantages: Array, *, low: float, high: float) -> Array:
@@ -260,7 +262,7 @@ def divergence_exceeded(
 def dro_surrogate(logp: Array, log_ratio: Array, advantages: Array, *, dro_beta: float = 1.0) -> Array:
     r"""Return DRO's objective: A log pi - (dro_beta / 2) (log r)^2, (B, T).
 
-    Source: DRO arXiv:2405.19107 eq. 8; verl 0.9.1 'dro'.
+    Source: DRO arXiv:2405.19107; verl 0.9.1 'dro'.
     """
     weight = number(dro_beta, "dro_beta", low=0.0, open_low=True)
     return logp * advantages - 0.5 * weight * log_ratio * log_ratio
@@ -269,7 +271,7 @@ def dro_surrogate(logp: Array, log_ratio: Array, advantages: Array, *, dro_beta:
 def token_covariance(logp: Array, advantages: Array, mask: Array) -> Array:
     """Return each token's term of the covariance between log-probability and advantage, (B, T); 0 on masked positions.
 
-    (A - mean A)(log pi - mean log pi) over the tokens that train. Source: arXiv:2505.22617 eq. 10; verl 0.9.1.
+    (A - mean A)(log pi - mean log pi) over the tokens that train. Source: arXiv:2505.22617; verl 0.9.1.
     """
     xp = namespace(logp, advantages)
     a = xp.where(mask, advantages * xp.ones_like(logp), xp.zeros_like(logp))
@@ -290,7 +292,7 @@ def kl_cov_surrogate(
 ) -> Array:
     """Return KL-Cov's objective: r A without a clip, minus coefficient |log r| on the tokens of largest covariance.
 
-    `share` of the tokens that train, at least one, are penalised. Source: arXiv:2505.22617 eq. 13; verl 0.9.1 'kl_cov'.
+    `share` of the tokens that train, at least one, are penalised. Source: arXiv:2505.22617; verl 0.9.1 'kl_cov'.
     """
     xp = namespace(ratio, advantages)
     wanted = number(share, "share", low=0.0, high=1.0) * _count(mask)
@@ -330,7 +332,7 @@ def clip_cov_dropped(
 
     Candidates are open (not clipped already) and have `covariance_low` < covariance < `covariance_high`; of these the
     `share` of all tokens (at least one) with the smallest `uniform` numbers (B, T) is dropped.
-    Source: arXiv:2505.22617 eq. 11 and 12; verl 0.9.1 'clip_cov'.
+    Source: arXiv:2505.22617; verl 0.9.1 'clip_cov'.
     """
     clipped = clip_saturated(ratio, advantages, epsilon_low=epsilon_low, epsilon_high=epsilon_high)
     candidates = mask & ~clipped & (covariance > covariance_low) & (covariance < covariance_high)
