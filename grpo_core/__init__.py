@@ -4,10 +4,10 @@ Data arrays are positional, hyperparameters keyword-only. Results have the kind,
 Shapes: G completions in a group, B completions in a batch, T padded tokens. Log-probabilities are in nats.
 """
 
+from grpo_core._moments import as_rewards
 from grpo_core.advantages import (
     AdvantageSpec,
     GroupAdvantages,
-    as_rewards,
     binary_advantages,
     compute_advantages,
     gae,
@@ -15,9 +15,12 @@ from grpo_core.advantages import (
     group_kind,
     leave_one_out_advantages,
     mixed_group_probability,
+    multi_reward_advantages,
     process_advantages,
+    sum_rewards,
 )
 from grpo_core.aggregation import masked_mean, pooled_mean, token_weights, weighted_sum
+from grpo_core.baselines import Whitening
 from grpo_core.groups import Accounting, Group, GroupBatch
 from grpo_core.kl import categorical_kl, kl_estimate
 from grpo_core.objective import LossTerms, Objective, loss_terms
@@ -37,6 +40,7 @@ __all__ = [
     "LossTerms",
     "Objective",
     "Recipe",
+    "Whitening",
     "as_rewards",
     "batch_statistics",
     "binary_advantages",
@@ -57,10 +61,12 @@ __all__ = [
     "loss_terms",
     "masked_mean",
     "mixed_group_probability",
+    "multi_reward_advantages",
     "pooled_mean",
     "process_advantages",
     "ratio_histogram",
     "reward_statistics",
+    "sum_rewards",
     "token_weights",
     "weighted_sum",
 ]

@@ -88,3 +88,10 @@ def one_of(value: Any, name: str, accepted: tuple[str, ...]) -> str:
     if value not in accepted:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r}")
     return str(value)
+
+
+def whole_number(value: Any, name: str, *, low: int) -> int:
+    """Return a hyperparameter as an int of at least `low`; ValueError otherwise."""
+    if isinstance(value, bool) or int(number(value, name)) != value or value < low:
+        raise ValueError(f"{name} must be a whole number of at least {low}, got {value!r}")
+    return int(value)

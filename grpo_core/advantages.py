@@ -6,13 +6,20 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any
 
 import array_api_compat
 import numpy as np
 
-from grpo_core._arrays import Array, as_data, namespace, number, one_of
+from grpo_core._arrays import Array, as_data, namespace, number, one_of, whole_number
+from grpo_core._moments import Moments, as_rewards, check_ddof, filled, moments, reward_array, std_of
+from grpo_core.baselines import (
+    Whitening,
+    best_of_group_advantages,
+    length_weighted_advantages,
+    nonzero_scaled_advantages,
+    whiten,
+)
 
 SCALES = ("group", "batch", "none")
 REWARD_AGGREGATIONS = ("sum_then_normalize", "normalize_then_sum")
@@ -36,22 +43,6 @@ class GroupAdvantages:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whitening:
-    """Centring and scaling over all tokens of a batch: (A - mean) / sqrt(variance + eps), each token counted once.
-
-    `floor` True takes sqrt(max(variance, eps)) instead. verl 0.9.1: ddof 1; OpenRLHF 0.11.2: ddof 0 and a floor.
-    """
-
-    ddof: int = 1
-    eps: float = 1e-8
-    floor: bool = False
-
-    def __post_init__(self) -> None:
-        _check_ddof(self.ddof)
-        number(self.eps, "eps", low=0.0)
-
-
-@dataclass(frozen=True, kw_only=True)
 class AdvantageSpec:
     """How rewards become advantages: the name of an estimator (see ESTIMATORS) and its hyperparameters.
 
@@ -69,98 +60,10 @@ class AdvantageSpec:
 
     def __post_init__(self) -> None:
         one_of(self.estimator, "estimator", tuple(ESTIMATORS))
-        _check_ddof(self.ddof)
+        check_ddof(self.ddof)
         number(self.eps, "eps", low=0.0)
         one_of(self.scale, "scale", SCALES)
         one_of(self.reward_aggregation, "reward_aggregation", REWARD_AGGREGATIONS)
-
-
-def as_rewards(values: Any) -> np.ndarray:
-    """Return rewards as float64, with nan where `values` has None: a completion that could not be scored.
-
-    `values` is one group (a sequence of numbers and None) or several groups of one size (a sequence of those).
-    Raises ValueError for an empty list and for a value that is not a finite number: a missing score is None, never a
-    nan or a 0.
-
-    >>> as_rewards([1, None, 0.5]).tolist()
-    [1.0, nan, 0.5]
-    """
-    if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
-        raise ValueError(f"rewards must be a list of numbers or None, got {values!r:.80}")
-    if len(values) == 0:
-        raise ValueError("rewards must not be empty: give one number, or None, for each completion")
-    if isinstance(values[0], Sequence | np.ndarray) and not isinstance(values[0], str | bytes):
-        rows = [as_rewards(row) for row in values]
-        if len({row.shape for row in rows}) > 1:
-            raise ValueError(f"groups must have one size, got sizes {[len(row) for row in rows]}")
-        return np.stack(rows)
-    return np.array([_as_reward(value, i) for i, value in enumerate(values)], dtype=np.float64)
-
-
-def _as_reward(value: Any, index: int) -> float:
-    if value is None:
-        return math.nan
-    if isinstance(value, str) or not isinstance(value, Real) or not math.isfinite(value):
-        raise ValueError(
-            f"rewards[{index}] must be a finite number, or None if it could not be scored; got {value!r:.80}"
-        )
-    return float(value)
-
-
-def _reward_array(rewards: Any) -> Array:
-    """Return rewards (..., G) as a float array with nan for unscored; lists go through as_rewards."""
-    if not array_api_compat.is_array_api_obj(rewards):
-        return as_rewards(rewards)
-    rewards = as_data(rewards, "rewards")
-    xp = namespace(rewards)
-    if rewards.ndim < 1 or rewards.shape[-1] < 1:
-        raise ValueError(f"rewards must have shape (..., G) with G at least 1, got {tuple(rewards.shape)}")
-    if bool(xp.any(xp.isinf(rewards))):
-        raise ValueError("rewards must be finite (nan marks a completion that could not be scored), got inf")
-    return rewards
-
-
-def _check_ddof(ddof: Any) -> int:
-    if isinstance(ddof, bool) or ddof not in (0, 1):
-        raise ValueError(f"ddof must be 0 (population std) or 1 (sample std), got {ddof!r}")
-    return int(ddof)
-
-
-@dataclass(frozen=True)
-class _Scores:
-    """Moments of each group's scored completions; `centred` is exactly 0 in a group whose scores are equal."""
-
-    scored: Array  # (..., G) bool
-    count: Array  # (...)
-    mean: Array  # (...), nan where nothing is scored
-    centred: Array  # (..., G), 0 where unscored
-    equal: Array  # (...) bool: fewer than two different scores
-
-
-def _scores(rewards: Array, axis: int | None = -1) -> _Scores:
-    xp = namespace(rewards)
-    scored = ~xp.isnan(rewards)
-    zero = xp.zeros_like(rewards)
-    filled = xp.where(scored, rewards, zero)
-    count = xp.sum(xp.astype(scored, rewards.dtype), axis=axis, keepdims=True)
-    mean = xp.sum(filled, axis=axis, keepdims=True) / xp.clip(count, 1.0, None)
-    infinity = xp.full_like(rewards, math.inf)
-    largest = xp.max(xp.where(scored, rewards, -infinity), axis=axis, keepdims=True)
-    smallest = xp.min(xp.where(scored, rewards, infinity), axis=axis, keepdims=True)
-    equal = largest <= smallest
-    # Decided by max == min: the mean of seven rewards of 0.1 is not 0.1, and a tiny std would blow the rest up.
-    mean = xp.where(equal & (count > 0), largest, mean)
-    centred = xp.where(scored & ~equal, filled - mean, zero)
-    mean = xp.where(count > 0, mean, xp.full_like(mean, math.nan))
-    return _Scores(scored, count, mean, centred, equal)
-
-
-def _std(scores: _Scores, ddof: int, axis: int | None = -1) -> Array:
-    """Return the std of the scored values, 0 where all are equal, with the reduced axis kept."""
-    xp = namespace(scores.centred)
-    degrees = xp.clip(scores.count - ddof, 1.0, None)
-    variance = xp.sum(scores.centred * scores.centred, axis=axis, keepdims=True) / degrees
-    return xp.where(scores.equal, xp.zeros_like(variance), xp.sqrt(variance))
 
 
 def group_advantages(rewards: Array, *, ddof: int = 1, eps: float = 1e-4, scale: str = "group") -> GroupAdvantages:
@@ -180,21 +83,21 @@ def group_advantages(rewards: Array, *, ddof: int = 1, eps: float = 1e-4, scale:
     >>> group_advantages([1, 0, 0, 0], ddof=1, eps=0.0).advantages.tolist()
     [1.5, -0.5, -0.5, -0.5]
     """
-    ddof, eps, scale = _check_ddof(ddof), number(eps, "eps", low=0.0), one_of(scale, "scale", SCALES)
-    rewards = _reward_array(rewards)
+    ddof, eps, scale = check_ddof(ddof), number(eps, "eps", low=0.0), one_of(scale, "scale", SCALES)
+    rewards = reward_array(rewards)
     xp = namespace(rewards)
-    scores = _scores(rewards)
-    std = _std(scores, ddof)
+    scores = moments(rewards)
+    std = std_of(scores, ddof)
     if scale == "none":
         divisor = xp.ones_like(std)
     elif scale == "group":
         divisor = std + eps
     else:
-        divisor = xp.zeros_like(std) + _std(_scores(rewards, axis=None), ddof, axis=None) + eps
+        divisor = xp.zeros_like(std) + std_of(moments(rewards, axis=None), ddof, axis=None) + eps
     return _divided(scores, std, divisor)
 
 
-def _divided(scores: _Scores, std: Array, divisor: Array) -> GroupAdvantages:
+def _divided(scores: Moments, std: Array, divisor: Array) -> GroupAdvantages:
     """Return centred / divisor, and 0 where the group carries no signal (so that 0 / 0 never happens)."""
     xp = namespace(scores.centred)
     safe = xp.where(divisor > 0, divisor, xp.ones_like(divisor))
@@ -218,7 +121,7 @@ def leave_one_out_advantages(rewards: Array) -> Array:
     >>> leave_one_out_advantages([1, 0, 1, 0]).round(4).tolist()
     [0.6667, -0.6667, 0.6667, -0.6667]
     """
-    scores = _scores(_reward_array(rewards))
+    scores = moments(reward_array(rewards))
     xp = namespace(scores.centred)
     return scores.centred * (scores.count / xp.clip(scores.count - 1.0, 1.0, None))
 
@@ -241,16 +144,11 @@ class _Case:
 
 def _result(case: _Case, advantages: Array) -> GroupAdvantages:
     """Return `advantages` with the group's statistics; 0 for unscored completions, nothing was divided."""
-    scores = _scores(case.rewards)
-    std = _std(scores, case.spec.ddof)
+    scores = moments(case.rewards)
+    std = std_of(scores, case.spec.ddof)
     plain = _divided(scores, std, namespace(std).ones_like(std))
     xp = namespace(advantages)
     return replace(plain, advantages=xp.where(scores.scored, advantages, xp.zeros_like(advantages)))
-
-
-def _filled(rewards: Array) -> Array:
-    xp = namespace(rewards)
-    return xp.where(xp.isnan(rewards), xp.zeros_like(rewards), rewards)
 
 
 def _group(case: _Case) -> GroupAdvantages:
@@ -263,11 +161,11 @@ def _leave_one_out(case: _Case) -> GroupAdvantages:
 
 
 def _reward(case: _Case) -> GroupAdvantages:
-    return _result(case, _filled(case.rewards))
+    return _result(case, filled(case.rewards))
 
 
 def _batch_mean(case: _Case) -> GroupAdvantages:
-    return _result(case, _scores(case.rewards, axis=None).centred)
+    return _result(case, moments(case.rewards, axis=None).centred)
 
 
 def _length_weighted(case: _Case) -> GroupAdvantages:
@@ -275,7 +173,7 @@ def _length_weighted(case: _Case) -> GroupAdvantages:
 
 
 def _greedy(case: _Case) -> GroupAdvantages:
-    return _result(case, _filled(case.rewards) - case.needed("greedy_rewards")[..., None])
+    return _result(case, filled(case.rewards) - case.needed("greedy_rewards")[..., None])
 
 
 def _nonzero_scaled(case: _Case) -> GroupAdvantages:
@@ -285,56 +183,6 @@ def _nonzero_scaled(case: _Case) -> GroupAdvantages:
 def _best_of_group(case: _Case) -> GroupAdvantages:
     spec = case.spec
     return _result(case, best_of_group_advantages(case.rewards, ddof=spec.ddof, eps=spec.eps, scale=spec.scale))
-
-
-def length_weighted_advantages(rewards: Array, lengths: Array) -> Array:
-    r"""Return OPO's advantages: r_i - sum_j l_j r_j / sum_j l_j, the baseline weighted by the completions' lengths l.
-
-    `rewards` and `lengths` (..., G); unscored completions take no part and get 0, as does a group of equal scores.
-    Source: OPO arXiv:2505.23585; verl 0.9.1 'opo'.
-    """
-    scores = _scores(_reward_array(rewards))
-    xp = namespace(scores.centred, lengths)
-    weights = xp.where(scores.scored, as_data(lengths, "lengths"), xp.zeros_like(scores.centred))
-    total = xp.sum(weights, axis=-1, keepdims=True)
-    # The centred rewards differ from the rewards by a constant, which cancels: equal scores stay exactly 0.
-    baseline = xp.sum(weights * scores.centred, axis=-1, keepdims=True) / xp.where(
-        total > 0, total, xp.ones_like(total)
-    )
-    return xp.where(scores.scored, scores.centred - baseline, xp.zeros_like(baseline))
-
-
-def nonzero_scaled_advantages(rewards: Array) -> Array:
-    r"""Return GPG's advantages: alpha (r_i - mean), alpha = completions / completions whose reward is not 0.
-
-    `rewards` (..., G); alpha is over the whole array's scored completions. Groups without signal stay at exactly 0.
-    Source: GPG arXiv:2504.02546; verl 0.9.1 'gpg' (its f_norm is 1).
-    """
-    rewards = _reward_array(rewards)
-    scores = _scores(rewards)
-    xp = namespace(rewards)
-    nonzero = xp.sum(xp.astype(scores.scored & (rewards != 0), rewards.dtype))
-    return scores.centred * (xp.sum(scores.count) / xp.clip(nonzero, 1.0, None))
-
-
-def best_of_group_advantages(rewards: Array, *, ddof: int = 1, eps: float = 1e-6, scale: str = "group") -> Array:
-    r"""Return pass@k advantages: the best completion gets (best - second best) / (std + eps), every other 0.
-
-    `rewards` (..., G); `scale` "none" leaves the difference undivided. A tie for the best, and a group with fewer than
-    two scored completions, give 0. Source: arXiv:2503.19595; verl 0.9.1 'grpo_passk'.
-    """
-    rewards = _reward_array(rewards)
-    xp = namespace(rewards)
-    scores = _scores(rewards)
-    ranked = xp.where(scores.scored, rewards, xp.full_like(rewards, -math.inf))
-    best = xp.max(ranked, axis=-1, keepdims=True)
-    is_best = scores.scored & (ranked == best)
-    unique = xp.sum(xp.astype(is_best, rewards.dtype), axis=-1, keepdims=True) == 1
-    second = xp.max(xp.where(is_best, xp.full_like(ranked, -math.inf), ranked), axis=-1, keepdims=True)
-    winner = is_best & unique & (second > -math.inf)
-    lead = _filled(rewards) - xp.where(second > -math.inf, second, xp.zeros_like(second))
-    gap = xp.where(winner, lead, xp.zeros_like(lead))
-    return gap / (_std(scores, _check_ddof(ddof)) + number(eps, "eps", low=0.0)) if scale != "none" else gap
 
 
 ESTIMATORS: Mapping[str, Callable[[_Case], GroupAdvantages]] = {
@@ -362,7 +210,7 @@ def compute_advantages(
     `lengths` (..., G), in tokens, are needed by "length_weighted" and by whitening; `greedy_rewards` (...), the reward
     of each prompt's greedy completion, by "greedy_baseline" (ReMax).
     """
-    case = _Case(_reward_array(rewards), spec, lengths, greedy_rewards)
+    case = _Case(reward_array(rewards), spec, lengths, greedy_rewards)
     result = ESTIMATORS[spec.estimator](case)
     if spec.whitening is None:
         return result
@@ -370,22 +218,6 @@ def compute_advantages(
     return replace(
         result, advantages=whiten(result.advantages, case.needed("lengths"), scored, whitening=spec.whitening)
     )
-
-
-def whiten(advantages: Array, lengths: Array, scored: Array, *, whitening: Whitening) -> Array:
-    r"""Return (A - mean) / sqrt(variance + eps), moments over the batch's tokens: a long completion counts more.
-
-    `advantages`, `lengths` and `scored` (..., G), over the whole array; completions that are not scored stay 0.
-    """
-    xp = namespace(advantages, lengths)
-    weights = xp.where(scored, as_data(lengths, "lengths"), xp.zeros_like(advantages))
-    tokens = xp.clip(xp.sum(weights), 1.0, None)
-    centred = advantages - xp.sum(weights * advantages) / tokens
-    variance = xp.sum(weights * centred * centred) / xp.clip(tokens - whitening.ddof, 1.0, None)
-    floor = whitening.eps
-    under_root = xp.clip(variance, floor, None) if whitening.floor else variance + floor
-    whitened = centred / xp.sqrt(xp.where(under_root > 0, under_root, xp.ones_like(under_root)))
-    return xp.where(scored, whitened, xp.zeros_like(whitened))
 
 
 def sum_rewards(parts: Array, *, weights: Sequence[float] | None = None) -> Array:
@@ -396,7 +228,7 @@ def sum_rewards(parts: Array, *, weights: Sequence[float] | None = None) -> Arra
     """
     parts = _parts(parts)
     xp = namespace(parts)
-    total = xp.sum(_filled(parts) * _part_weights(parts, weights), axis=-1)
+    total = xp.sum(filled(parts) * _part_weights(parts, weights), axis=-1)
     unscored = xp.all(xp.isnan(parts), axis=-1)
     return xp.where(unscored, xp.full_like(total, math.nan), total)
 
@@ -429,9 +261,9 @@ def multi_reward_advantages(
     if spec.whitening is not None:
         if lengths is None:
             raise ValueError("lengths must be given to whiten over tokens")
-        return replace(statistics, advantages=whiten(_filled(total), lengths, scored, whitening=spec.whitening))
-    batch = _scores(total, axis=None)
-    divisor = _std(batch, spec.ddof, axis=None) + spec.eps
+        return replace(statistics, advantages=whiten(filled(total), lengths, scored, whitening=spec.whitening))
+    batch = moments(total, axis=None)
+    divisor = std_of(batch, spec.ddof, axis=None) + spec.eps
     return replace(statistics, advantages=batch.centred / xp.where(divisor > 0, divisor, xp.ones_like(divisor)))
 
 
@@ -460,7 +292,7 @@ def group_kind(rewards: Any, *, right_at: float = 1.0) -> str:
     >>> [group_kind(r) for r in ([1, 0], [1, None], [0, 0], [None])]
     ['mixed', 'all-right', 'all-wrong', 'unscored']
     """
-    scores = _reward_array(rewards)
+    scores = reward_array(rewards)
     if scores.ndim != 1:
         raise ValueError(f"rewards must be one group of shape (G,), got {tuple(scores.shape)}")
     values = [float(x) for x in scores if not math.isnan(float(x))]
@@ -493,19 +325,13 @@ def mixed_group_probability(p: Array, group_size: int) -> Array:
     >>> float(mixed_group_probability(0.5, 4))
     0.875
     """
-    size = _whole(group_size, "group_size", low=1)
+    size = whole_number(group_size, "group_size", low=1)
     p = as_data(p, "p")
     xp = namespace(p)
     if not bool(xp.all((p >= 0) & (p <= 1))):
         raise ValueError(f"p must be a probability between 0 and 1, got {p!r:.80}")
     # clip: for size 1 the exact value is 0 and rounding may leave -1e-17
     return xp.clip(1.0 - p**size - (1.0 - p) ** size, 0.0, 1.0)
-
-
-def _whole(value: Any, name: str, *, low: int) -> int:
-    if isinstance(value, bool) or int(number(value, name)) != value or value < low:
-        raise ValueError(f"{name} must be a whole number of at least {low}, got {value!r}")
-    return int(value)
 
 
 def process_advantages(

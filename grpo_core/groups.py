@@ -7,12 +7,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from grpo_core._arrays import Array, check_mask, check_same_shape
-from grpo_core.advantages import AdvantageSpec, GroupAdvantages, as_rewards, compute_advantages, group_kind
+from grpo_core._moments import as_rewards
+from grpo_core.advantages import AdvantageSpec, GroupAdvantages, compute_advantages, group_kind
 
 FINISHES = ("eos", "length", "unknown")
 MAX_COMPLETIONS = 4096
@@ -168,9 +170,10 @@ def _number_rows(rows: Any, name: str, lengths: list[int]) -> tuple[tuple[float,
 def _number_row(row: Any, name: str, length: int) -> tuple[float, ...]:
     _require(_is_list(row) and len(row) == length, f"{name} must have one number for each of the {length} tokens")
     try:
-        values = tuple(float(value) for value in row)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers, got {row!r:.80}") from error
+        values = tuple(float(value) for value in row if isinstance(value, Real))
+    except OverflowError:  # an int beyond a float's range
+        values = ()
+    _require(len(values) == length, f"{name} must hold numbers, got {row!r:.80}")
     bad = [value for value in values if not -math.inf < value <= 1e-6]
     _require(not bad, f"{name} must hold finite log-probabilities (at most 0, in nats), got {bad[:1]}")
     return values
@@ -196,6 +199,7 @@ def _finishes(finish: Any, size: int) -> tuple[str, ...]:
 
 def _scores(values: Any, name: str, size: int) -> tuple[float | None, ...]:
     _require(_is_list(values) and len(values) == size, f"{name} must have one entry for each of the {size} completions")
+    _require(not any(map(_is_list, values)), f"{name} must hold one number, or None, for each completion, not lists")
     try:
         checked = as_rewards(list(values))
     except ValueError as error:
