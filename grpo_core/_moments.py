@@ -39,11 +39,15 @@ def as_rewards(values: Any) -> np.ndarray:
 def _as_reward(value: Any, index: int) -> float:
     if value is None:
         return math.nan
-    if isinstance(value, str) or not isinstance(value, Real) or not math.isfinite(value):
+    try:
+        result = float(value) if isinstance(value, Real) else math.nan
+    except OverflowError:  # an int beyond a float's range
+        result = math.inf
+    if not math.isfinite(result):
         raise ValueError(
             f"rewards[{index}] must be a finite number, or None if it could not be scored; got {value!r:.80}"
         )
-    return float(value)
+    return result
 
 
 def reward_array(rewards: Any) -> Array:

@@ -70,7 +70,7 @@ def torch_gradient(function: Callable[[Any], Any], at: Any) -> np.ndarray:
 
 
 def difference_gradient(function: Callable[[np.ndarray], Any], at: Any, step: float = 1e-6) -> np.ndarray:
-    """Return the gradient of a scalar function of one NumPy array, by central differences (error about step squared)."""
+    """Return the gradient of a scalar function of one NumPy array, by central differences."""
     at = np.asarray(at, dtype=np.float64)
     gradient = np.zeros_like(at)
     for index in np.ndindex(*at.shape):

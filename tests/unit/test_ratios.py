@@ -12,9 +12,9 @@ LOG2 = math.log(2.0)
 
 class TestImportanceRatio:
     # log-ratios: [ln 2, -ln 2, ln 2] and [ln 4] with two masked positions
-    LOGP = [[LOG2 - 3, -LOG2 - 3, LOG2 - 3], [2 * LOG2 - 3, 9.0, 9.0]]
-    OLD = [[-3.0, -3.0, -3.0], [-3.0, -5.0, -5.0]]
-    MASK = [[True, True, True], [True, False, False]]
+    LOGP = ((LOG2 - 3, -LOG2 - 3, LOG2 - 3), (2 * LOG2 - 3, 9.0, 9.0))
+    OLD = ((-3.0, -3.0, -3.0), (-3.0, -5.0, -5.0))
+    MASK = ((True, True, True), (True, False, False))
 
     @pytest.mark.parametrize(
         ("level", "expected"),
