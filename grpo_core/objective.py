@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from grpo_core import masks, ratios
@@ -91,29 +92,83 @@ class LossTerms:
     objective's level, broadcast; `objective`, to be maximised; `kl`, None without reference log-probabilities;
     `weights`; `saturated`, where clipping has zeroed the gradient; `per_token` = -objective + beta kl; `contribution` =
     weights * per_token minus the bonus, which sums to the loss. `mask` is the mask that was used. Masked positions have
-    ratio 1 and 0 everywhere else.
+    ratio 1 and 0 everywhere else. What the loss itself does not need is computed when it is first asked for.
     """
 
     loss: Array
-    policy_loss: Array
-    kl_loss: Array
-    log_ratio: Array
-    ratio: Array
-    objective: Array
-    kl: Array | None
     weights: Array
-    saturated: Array
-    per_token: Array
-    contribution: Array
-    mask: Array
+    inputs: SurrogateInputs
+    batch: GroupBatch
+    choices: Objective
+    raw_objective: Array
+    raw_kl: Array | None
+
+    @property
+    def mask(self) -> Array:
+        """The tokens that took part, boolean (B, T)."""
+        return self.inputs.mask
+
+    @property
+    def log_ratio(self) -> Array:
+        """Current minus old log-probability per token, (B, T)."""
+        return self.inputs.log_ratio
+
+    @cached_property
+    def ratio(self) -> Array:
+        """The importance ratio at the objective's level, (B, T)."""
+        return self._whole(self.inputs.ratio, fill=1.0)
+
+    @cached_property
+    def objective(self) -> Array:
+        """The surrogate per token, to be maximised, (B, T)."""
+        return self._whole(self.raw_objective)
+
+    @cached_property
+    def kl(self) -> Array | None:
+        """The KL estimate per token, (B, T), or None without reference log-probabilities."""
+        if self.raw_kl is None and self.batch.ref_logp is None:
+            return None
+        return self._whole(_kl(self.batch, self.inputs, self.choices) if self.raw_kl is None else self.raw_kl)
+
+    @cached_property
+    def saturated(self) -> Array:
+        """Where clipping has zeroed the gradient, boolean (B, T)."""
+        surrogate = SURROGATES[self.choices.surrogate]
+        return self.mask & surrogate.saturated(self.inputs, **self.choices.surrogate_parameters())
+
+    @cached_property
+    def per_token(self) -> Array:
+        """-objective + beta kl, (B, T)."""
+        return self._whole(_per_token(self.raw_objective, self.raw_kl, self.choices))
+
+    @cached_property
+    def contribution(self) -> Array:
+        """Each token's share of the loss, (B, T)."""
+        return self.weights * self.per_token - _entropy_bonus(self.batch, self.inputs, self.weights, self.choices)
+
+    @cached_property
+    def policy_loss(self) -> Array:
+        """The loss without KL and entropy, a scalar."""
+        return weighted_sum(-self.objective, self.weights)
+
+    @cached_property
+    def kl_loss(self) -> Array:
+        """The weighted sum of the KL estimates, before beta, a scalar."""
+        return (
+            namespace(self.weights).sum(0.0 * self.weights) if self.kl is None else weighted_sum(self.kl, self.weights)
+        )
+
+    def _whole(self, values: Array, *, fill: float = 0.0) -> Array:
+        xp = namespace(self.weights)
+        return xp.where(self.mask, values, xp.full_like(self.weights, fill))
 
 
 def loss_terms(batch: GroupBatch, objective: Objective) -> LossTerms:
     r"""Return the loss of `batch` under `objective`, with all its parts.
 
     loss = sum_{i,t} w_{i,t} (-J_{i,t} + beta KL_{i,t}), where J is the surrogate of ratio and advantage, KL the chosen
-    estimate and w the aggregation's weights. The gradient flows through `batch.logp` alone. A batch without a token
-    that trains has loss exactly 0.
+    estimate and w the aggregation's weights. The gradient flows through `batch.logp`, and through `batch.entropy` if
+    there is a bonus. A batch without a token that trains has loss exactly 0.
 
     Raises ValueError when `objective.beta` is positive and `batch.ref_logp` is None, and for a missing constant.
     Source: GRPO arXiv:2402.03300 eq. 3; each recipe's own source says which choices are its.
@@ -121,29 +176,21 @@ def loss_terms(batch: GroupBatch, objective: Objective) -> LossTerms:
     if objective.beta > 0 and batch.ref_logp is None:
         raise ValueError(f"beta is {objective.beta}, so ref_logp must be given; without a reference set beta to 0")
     inputs = _surrogate_inputs(batch, objective)
-    xp = namespace(batch.logp)
-    zero = xp.zeros_like(batch.logp)
-    surrogate, parameters = SURROGATES[objective.surrogate], objective.surrogate_parameters()
-    value = xp.where(inputs.mask, surrogate.objective(inputs, **parameters), zero)
+    surrogate = SURROGATES[objective.surrogate]
+    value = surrogate.objective(inputs, **objective.surrogate_parameters())
     value = _restricted(value, batch, inputs, objective)
-    kl = _kl(batch, inputs, objective)
-    per_token = -value if kl is None or objective.beta == 0 else -value + float(objective.beta) * kl
+    kl = _kl(batch, inputs, objective) if objective.beta > 0 else None
     weights = _weights(batch, inputs.mask, objective)
-    contribution = _with_entropy_bonus(weighted_terms(per_token, weights), weights, batch, inputs, objective)
-    return LossTerms(
-        loss=xp.sum(contribution),
-        policy_loss=weighted_sum(-value, weights),
-        kl_loss=xp.sum(zero) if kl is None else weighted_sum(kl, weights),
-        log_ratio=inputs.log_ratio,
-        ratio=xp.where(inputs.mask, inputs.ratio, xp.ones_like(zero)),
-        objective=value,
-        kl=kl,
-        weights=weights,
-        saturated=inputs.mask & surrogate.saturated(inputs, **parameters),
-        per_token=per_token,
-        contribution=contribution,
-        mask=inputs.mask,
-    )
+    xp = namespace(weights)
+    # Masked positions are neutral by now, so that a weight of 0 is enough to leave them out.
+    loss = -xp.sum(value * weights) if kl is None else xp.sum(_per_token(value, kl, objective) * weights)
+    if objective.entropy_coefficient != 0:
+        loss = loss - xp.sum(_entropy_bonus(batch, inputs, weights, objective))
+    return LossTerms(loss, weights, inputs, batch, objective, value, kl)
+
+
+def _per_token(value: Array, kl: Array | None, objective: Objective) -> Array:
+    return -value if kl is None else float(objective.beta) * kl - value
 
 
 def _surrogate_inputs(batch: GroupBatch, objective: Objective) -> SurrogateInputs:
@@ -153,39 +200,31 @@ def _surrogate_inputs(batch: GroupBatch, objective: Objective) -> SurrogateInput
         if batch.truncated is None:
             raise ValueError("mask_truncated needs batch.truncated: one boolean for each completion")
         mask = mask & ~batch.truncated[:, None]
-    zero = xp.zeros_like(batch.logp)
     advantages = stop_gradient(batch.advantages)
     if advantages.ndim == 1:
         advantages = advantages[:, None]
     elif advantages.shape[1] > 1:
-        advantages = xp.where(mask, advantages, zero)
+        advantages = xp.where(mask, advantages, xp.zeros_like(batch.logp))
     log_ratio = ratios.log_ratio(batch.logp, batch.old_logp, mask)
-    return SurrogateInputs(
-        logp=xp.where(mask, batch.logp, zero),
-        old_logp=xp.where(mask, stop_gradient(batch.old_logp), zero),
-        log_ratio=log_ratio,
-        ratio=ratios.ratio_from_log(log_ratio, mask, level=objective.ratio_level, cap=objective.log_ratio_cap),
-        advantages=advantages,
-        mask=mask,
-        uniform=batch.uniform,
-    )
+    ratio = ratios.ratio_from_log(log_ratio, mask, level=objective.ratio_level, cap=objective.log_ratio_cap)
+    return SurrogateInputs(batch.logp, batch.old_logp, log_ratio, ratio, advantages, mask, batch.uniform)
 
 
 def _restricted(value: Array, batch: GroupBatch, inputs: SurrogateInputs, objective: Objective) -> Array:
     """Apply what restricts or reweights the policy term alone; the KL term and the normaliser do not see it."""
     xp = namespace(value)
-    zero = xp.zeros_like(value)
+    keep = inputs.mask
     if objective.off_policy_threshold is not None:
-        keep = masks.off_policy_mask(
-            inputs.log_ratio, inputs.mask, inputs.advantages, threshold=objective.off_policy_threshold
-        )
-        value = xp.where(keep, value, zero)
+        threshold = objective.off_policy_threshold
+        keep = keep & masks.off_policy_mask(inputs.log_ratio, keep, inputs.advantages, threshold=threshold)
     if objective.top_entropy_quantile < 1.0:
         entropy = _required_entropy(batch, "top_entropy_quantile")
-        value = xp.where(
-            masks.top_entropy_mask(entropy, inputs.mask, quantile=objective.top_entropy_quantile), value, zero
-        )
-    return value if batch.rollout_weights is None else value * stop_gradient(batch.rollout_weights)
+        keep = keep & masks.top_entropy_mask(entropy, inputs.mask, quantile=objective.top_entropy_quantile)
+    if batch.rollout_weights is not None:
+        value = value * stop_gradient(batch.rollout_weights)
+    elif keep is inputs.mask:
+        return value
+    return xp.where(keep, value, xp.zeros_like(batch.logp))
 
 
 def _required_entropy(batch: GroupBatch, name: str) -> Array:
@@ -194,27 +233,24 @@ def _required_entropy(batch: GroupBatch, name: str) -> Array:
     return batch.entropy
 
 
-def _with_entropy_bonus(
-    contribution: Array, weights: Array, batch: GroupBatch, inputs: SurrogateInputs, objective: Objective
-) -> Array:
-    """Subtract coefficient * entropy, averaged like the loss or, as TRL does it, over this batch's tokens."""
+def _entropy_bonus(batch: GroupBatch, inputs: SurrogateInputs, weights: Array, objective: Objective) -> Array:
+    """Return coefficient * weighted entropy per token, averaged like the loss or, as TRL does it, over these tokens."""
     if objective.entropy_coefficient == 0:
-        return contribution
+        return namespace(weights).zeros_like(weights)
     entropy = _required_entropy(batch, "entropy_coefficient")
     if objective.entropy_aggregation is not None:
         counted = masks.top_entropy_mask(entropy, inputs.mask, quantile=objective.top_entropy_quantile)
         scale = 1.0 / batch.accounting.micro_batches
         weights = token_weights(counted, mode="token_mean", scale=scale, dtype=batch.logp.dtype)
-    return contribution - float(objective.entropy_coefficient) * weighted_terms(entropy, weights)
+    return float(objective.entropy_coefficient) * weighted_terms(entropy, weights)
 
 
-def _kl(batch: GroupBatch, inputs: SurrogateInputs, objective: Objective) -> Array | None:
-    if batch.ref_logp is None:
-        return None
-    xp = namespace(inputs.logp)
-    reference = xp.where(inputs.mask, stop_gradient(batch.ref_logp), xp.zeros_like(inputs.logp))
+def _kl(batch: GroupBatch, inputs: SurrogateInputs, objective: Objective) -> Array:
+    xp = namespace(batch.logp)
+    assert batch.ref_logp is not None
+    difference = xp.where(inputs.mask, stop_gradient(batch.ref_logp) - batch.logp, xp.zeros_like(batch.logp))
     kl = kl_from_log_ratio(
-        reference - inputs.logp,
+        difference,
         estimator=objective.kl_estimator,
         log_ratio_cap=objective.kl_log_ratio_cap,
         value_cap=objective.kl_value_cap,

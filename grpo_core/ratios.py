@@ -41,9 +41,8 @@ def log_ratio(logp: Array, old_logp: Array, mask: Array) -> Array:
     check_same_shape(mask, logp, "mask", "logp")
     check_same_shape(logp, old_logp, "logp", "old_logp")
     xp = namespace(logp, old_logp, mask)
-    zero = xp.zeros_like(logp)
-    # Masked before the subtraction: -inf on padding would otherwise give a nan gradient.
-    return xp.where(mask, logp, zero) - xp.where(mask, stop_gradient(old_logp), zero)
+    # Masked before the exponential: -inf on padding would otherwise give a nan gradient.
+    return xp.where(mask, logp - stop_gradient(old_logp), xp.zeros_like(logp))
 
 
 def ratio_from_log(log_ratios: Array, mask: Array, *, level: str = "token", cap: float = LOG_RATIO_CAP) -> Array:

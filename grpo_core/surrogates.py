@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from grpo_core._arrays import Array, as_data, namespace, number, one_of, stop_gradient
@@ -36,9 +37,20 @@ def clipped_surrogate(
     """
     low, high, delta = _clip_range(epsilon_low, epsilon_high, delta)
     ratio, advantages = as_data(ratio, "ratio"), as_data(advantages, "advantages")
-    xp = namespace(ratio, advantages)
-    unclipped = ratio if delta is None else xp.clip(ratio, None, delta)
-    return xp.minimum(unclipped * advantages, xp.clip(ratio, low, high) * advantages)
+    # The minimum of the two products is A times r held on one side only, which side being the sign of A: half the work,
+    # the same value, and at the corner torch's clamp passes the gradient, as the minimum of two equal branches does.
+    floor, ceiling = _one_sided_bounds(advantages, low, high, delta)
+    return namespace(ratio, advantages).clip(ratio, floor, ceiling) * advantages
+
+
+def _one_sided_bounds(advantages: Array, low: float, high: float, delta: float | None) -> tuple[Array, Array]:
+    """Return where r is held: for A > 0 only from above, for A <= 0 from below (and above only by delta)."""
+    xp = namespace(advantages)
+    up = advantages > 0
+    one = xp.ones_like(stop_gradient(advantages))
+    ceiling_up = high if delta is None else min(high, delta)
+    ceiling_down = math.inf if delta is None else max(high, delta)
+    return xp.where(up, 0.0 * one, low * one), xp.where(up, ceiling_up * one, ceiling_down * one)
 
 
 def clip_saturated(
@@ -344,17 +356,31 @@ def clip_cov_dropped(
 class SurrogateInputs:
     """What a surrogate may use, masked positions already neutral: arrays (B, T), or (B, 1) where said.
 
-    `logp` and `old_logp` (B, T); `log_ratio` (B, T), per token; `ratio` (B, T) or (B, 1), at the objective's level;
-    `advantages` (B, T) or (B, 1); `mask` boolean (B, T); `uniform` (B, T) random numbers in [0, 1), or None.
+    `logp` and `old_logp` (B, T), 0 where masked; `log_ratio` (B, T), per token; `ratio` (B, T) or (B, 1), at the
+    objective's level; `advantages` (B, T) or (B, 1); `mask` boolean (B, T); `uniform` (B, T) random numbers in [0, 1).
     """
 
-    logp: Array
-    old_logp: Array
+    raw_logp: Array
+    raw_old_logp: Array
     log_ratio: Array
     ratio: Array
     advantages: Array
     mask: Array
     uniform: Array | None = None
+
+    @cached_property
+    def logp(self) -> Array:
+        """Current log-probabilities, 0 where masked."""
+        return self._masked(self.raw_logp)
+
+    @cached_property
+    def old_logp(self) -> Array:
+        """Old log-probabilities, 0 where masked, without gradient."""
+        return self._masked(stop_gradient(self.raw_old_logp))
+
+    def _masked(self, values: Array) -> Array:
+        xp = namespace(values)
+        return xp.where(self.mask, values, xp.zeros_like(values))
 
 
 @dataclass(frozen=True)
