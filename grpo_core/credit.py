@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from grpo_core._arrays import Array, as_data, namespace, number
-from grpo_core.advantages import _whole, as_rewards
+from grpo_core._arrays import Array, as_data, namespace, number, whole_number
+from grpo_core.advantages import as_rewards
 
 
 def td_errors(rewards: Array, values: Array, *, gamma: float = 1.0) -> Array:
@@ -38,7 +38,7 @@ def n_step_advantages(rewards: Array, values: Array, *, t: int = 0, gamma: float
     [0.2, 0.5, 0.8]
     """
     errors = td_errors(rewards, values, gamma=gamma)
-    if _whole(t, "t", low=0) >= errors.shape[0]:
+    if whole_number(t, "t", low=0) >= errors.shape[0]:
         raise ValueError(f"t must be between 0 and {errors.shape[0] - 1} for {errors.shape[0]} tokens, got {t!r}")
     xp = namespace(errors)
     rest = errors[t:]
@@ -55,7 +55,7 @@ def n_step_weights(steps: int, *, lam: float) -> np.ndarray:
     >>> n_step_weights(3, lam=0.9).round(3).tolist()
     [0.1, 0.09, 0.81]
     """
-    lam, steps = number(lam, "lam", low=0.0, high=1.0), _whole(steps, "steps", low=1)
+    lam, steps = number(lam, "lam", low=0.0, high=1.0), whole_number(steps, "steps", low=1)
     decay = lam ** np.arange(steps)
     return np.append((1.0 - lam) * decay[:-1], decay[-1])
 
@@ -166,8 +166,8 @@ def continuation_bill(
     >>> continuation_bill([100], continuations=4)
     RolloutBill(continuations=400, tokens=20200, group_tokens=100)
     """
-    sizes = [_whole(length, "lengths", low=0) for length in lengths]
-    each = _whole(continuations, "continuations", low=1)
+    sizes = [whole_number(length, "lengths", low=0) for length in lengths]
+    each = whole_number(continuations, "continuations", low=1)
     rows: Sequence[Sequence[int]] = [range(size) for size in sizes] if starts is None else starts
     if len(rows) != len(sizes):
         raise ValueError(f"starts must have one list for each of the {len(sizes)} completions, got {len(rows)}")

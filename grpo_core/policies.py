@@ -70,6 +70,12 @@ class Outcomes:
         """The number of tokens of each outcome, (K,)."""
         return self.mask.sum(axis=1)
 
+    @property
+    def greedy(self) -> int:
+        """The outcome that takes the likeliest token at every step (the first one listed, if there are several)."""
+        likeliest = np.log(self.choices.max(axis=1))[self.states]
+        return int(np.argmax(np.all(~self.mask | (self.logp >= likeliest - 1e-12), axis=1)))
+
 
 def softmax_outcomes(logits: Any, *, names: Sequence[str] | None = None) -> Outcomes:
     """Return the outcomes of a one-step policy: K actions with one logit each (log-probabilities are logits).
@@ -335,7 +341,8 @@ def gradient_report(
 
     The group's G outcomes are drawn independently from the policy, its advantages come from `compute_advantages` under
     `spec`, the weights from `token_weights` with mode `aggregation` over the group's tokens. `rewards` (K,), finite.
-    Each group is a batch of its own, so that scale "batch" means that group.
+    Each group is a batch of its own: whatever an estimator pools over a batch, it pools over that group.
+    "length_weighted" gets the outcomes' lengths, "greedy_baseline" the greedy outcome's reward.
 
     Groups that hold the same outcomes in another order give one estimate and are listed once, with their multinomial
     probability; `ordered` lists all K^G of them instead. Raises ValueError for shapes that do not fit and for more than
@@ -347,7 +354,7 @@ def gradient_report(
     """
     rewards = _rewards(rewards, outcomes)
     groups, chances = enumerate_groups(outcomes.probs, group_size=group_size, ordered=ordered)
-    advantages = _group_by_group(rewards[groups], spec)
+    advantages = _group_by_group(outcomes, rewards, groups, spec)
     estimates = _estimates(outcomes, groups, advantages, aggregation, constant)
     return _report(true_gradient(outcomes, rewards), estimates, chances, np.any(advantages != 0, axis=1))
 
@@ -451,17 +458,22 @@ def _counts(groups: np.ndarray, values: np.ndarray, outcomes: int) -> np.ndarray
     return result
 
 
-def _group_by_group(rewards: np.ndarray, spec: AdvantageSpec) -> np.ndarray:
+def _group_by_group(outcomes: Outcomes, rewards: np.ndarray, groups: np.ndarray, spec: AdvantageSpec) -> np.ndarray:
     """Return advantages (N, G) in which no group knows of another: each is a batch of its own."""
-    together = compute_advantages(rewards, spec).advantages
+    scores, lengths, greedy = rewards[groups], outcomes.lengths[groups], rewards[outcomes.greedy]
+
+    def advantages(r: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        return compute_advantages(r, spec, lengths=sizes, greedy_rewards=np.full(len(r), greedy)).advantages
+
+    together = advantages(scores, lengths)
     # An estimator that pools over groups shows it by what one more, very different group does to the others.
-    extreme = np.linspace(0.0, 1e3 * (1.0 + np.abs(rewards).max()), rewards.shape[1] + 1)[None, 1:]
-    beside = compute_advantages(np.concatenate([rewards, extreme]), spec).advantages[:-1]
-    if np.array_equal(together, beside):
+    extreme = np.linspace(0.0, 1e3 * (1.0 + np.abs(scores).max()), scores.shape[1] + 1)[None, 1:]
+    beside = advantages(np.concatenate([scores, extreme]), np.concatenate([lengths, lengths[:1]]))
+    if np.array_equal(together, beside[:-1]):
         return together
-    rows, where = np.unique(rewards, axis=0, return_inverse=True)
-    alone = np.concatenate([compute_advantages(row[None, :], spec).advantages for row in rows])
-    return alone[where]
+    rows, where = np.unique(np.concatenate([scores, lengths], axis=1), axis=0, return_inverse=True)
+    size = scores.shape[1]
+    return np.concatenate([advantages(row[None, :size], row[None, size:]) for row in rows])[where]
 
 
 def _estimates(

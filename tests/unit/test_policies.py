@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from grpo_core import AdvantageSpec
+from grpo_core.advantages import ESTIMATORS
 from grpo_core.policies import (
     baseline_report,
     enumerate_groups,
@@ -297,6 +298,33 @@ class TestGradientReport:
         np.testing.assert_allclose(report.covariance, covariance, rtol=1e-9, atol=1e-14)
         assert report.variance == pytest.approx(np.trace(covariance), rel=1e-10)
         np.testing.assert_array_equal(report.coordinate_variance, np.diagonal(report.covariance))
+
+    @pytest.mark.parametrize("estimator", ESTIMATORS)
+    def test_every_estimator_of_the_core(self, estimator):
+        outcomes, _, rewards = tree()
+        spec, options = AdvantageSpec(estimator=estimator), {"group_size": 3, "aggregation": "token_mean"}
+        listed, ordered = (gradient_report(outcomes, rewards, spec, ordered=x, **options) for x in (False, True))
+        np.testing.assert_allclose(listed.expected, ordered.expected, rtol=1e-10, atol=1e-15)
+        np.testing.assert_allclose(listed.covariance, ordered.covariance, rtol=1e-9, atol=1e-14)
+        assert np.linalg.norm(listed.expected) > 1e-3
+
+    @pytest.mark.parametrize("estimator", ["reward", "greedy_baseline", "leave_one_out"])
+    def test_baselines_from_elsewhere_leave_the_mean_alone(self, estimator):
+        outcomes, _, rewards = tree()
+        report = gradient_report(outcomes, rewards, AdvantageSpec(estimator=estimator), group_size=2)
+        np.testing.assert_allclose(report.bias, 0.0, atol=1e-14)
+
+    def test_the_greedy_outcome(self):
+        logits = [[0.0, 1.0, 0.5], [9.0, 0.0, 0.0], [0.0, 0.2, 0.1]]
+        outcomes = sequence_outcomes(logits, tokens=VOCABULARY, max_length=2)
+        assert outcomes.tokens[outcomes.greedy] == ("b", "b")
+        assert softmax_outcomes(LOGITS).greedy == 2
+
+    def test_a_batch_mean_is_the_mean_of_that_group_alone(self):
+        outcomes = softmax_outcomes(LOGITS)
+        pooled = gradient_report(outcomes, REWARDS, AdvantageSpec(estimator="batch_mean"), group_size=3)
+        own = gradient_report(outcomes, REWARDS, CENTRED, group_size=3)
+        np.testing.assert_allclose(pooled.expected, own.expected, rtol=1e-12, atol=1e-16)
 
     def test_the_batch_is_the_group(self):
         outcomes = softmax_outcomes(LOGITS)
