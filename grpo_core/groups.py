@@ -212,11 +212,12 @@ class Accounting:
     """What a trainer knows beyond one micro-batch, for normalisers that need it.
 
     `tokens`: tokens that train in the whole generation batch, over all processes (TRL's num_items_in_batch);
-    `micro_batches`: micro-batches of this optimizer step (gradient accumulation); `generation_steps`: micro-batches the
+    `sequences`: completions of the whole optimizer step over all processes (verl's global batch size); `micro_batches`: micro-batches of this optimizer step (gradient accumulation); `generation_steps`: micro-batches the
     generation batch was cut into; `processes`: ranks.
     """
 
     tokens: float | None = None
+    sequences: float | None = None
     micro_batches: int = 1
     generation_steps: int = 1
     processes: int = 1
@@ -227,7 +228,9 @@ class Accounting:
             _require(
                 isinstance(value, int) and value >= 1, f"{name} must be a whole number of at least 1, got {value!r}"
             )
-        _require(self.tokens is None or self.tokens >= 0, f"tokens must not be negative, got {self.tokens!r}")
+        for name in ("tokens", "sequences"):
+            count = getattr(self, name)
+            _require(count is None or count >= 0, f"{name} must not be negative, got {count!r}")
 
 
 @dataclass(frozen=True)

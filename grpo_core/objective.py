@@ -10,7 +10,7 @@ from typing import Any
 from grpo_core import masks, ratios
 from grpo_core._arrays import Array, namespace, number, one_of, stop_gradient
 from grpo_core.aggregation import MODES, token_weights, weighted_sum, weighted_terms
-from grpo_core.groups import GroupBatch
+from grpo_core.groups import Accounting, GroupBatch
 from grpo_core.kl import ESTIMATORS, kl_from_log_ratio
 from grpo_core.surrogates import SURROGATES, SurrogateInputs
 
@@ -260,16 +260,21 @@ def _kl(batch: GroupBatch, inputs: SurrogateInputs, objective: Objective) -> Arr
 
 def _weights(batch: GroupBatch, mask: Array, objective: Objective) -> Array:
     """Return the token weights; the accounting says how this batch sits in its optimizer step."""
-    accounting = batch.accounting
-    tokens, scale = None, 1.0 / accounting.micro_batches
-    if objective.scope == "global" and accounting.tokens is not None:
-        share = accounting.micro_batches / accounting.generation_steps / accounting.processes
-        tokens, scale = max(float(accounting.tokens), 1.0) * share, 1.0
     return token_weights(
         mask,
         mode=objective.aggregation,
         constant=objective.constant,
-        tokens=tokens,
-        scale=scale,
         dtype=batch.logp.dtype,
+        **_counts(batch.accounting, objective),
     )
+
+
+def _counts(accounting: Accounting, objective: Objective) -> dict[str, float]:
+    """Return what replaces this batch's own counts: one rank's share of the step's, or the mean over micro-batches."""
+    if objective.scope == "global" and objective.aggregation == "token_mean" and accounting.tokens is not None:
+        # TRL: the tokens of the generation batch, spread evenly over its optimizer steps; ranks are averaged later.
+        share = accounting.micro_batches / accounting.generation_steps / accounting.processes
+        return {"tokens": max(float(accounting.tokens), 1.0) * share}
+    if objective.scope == "global" and accounting.sequences is not None and objective.aggregation != "token_mean":
+        return {"sequences": float(accounting.sequences) / accounting.processes}
+    return {"scale": 1.0 / accounting.micro_batches}

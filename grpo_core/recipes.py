@@ -362,7 +362,7 @@ _VERL = (
         "dr_grpo",
         "Dr. GRPO",
         "norm_adv_by_std_in_grpo False with loss_agg_mode 'seq-mean-token-sum-norm'.",
-        {"aggregation": "constant", "constant": _LENGTH_LIMIT, "scope": "batch"},
+        {"aggregation": "constant", "constant": _LENGTH_LIMIT},
         where="adv_estimator 'grpo', seq-mean-token-sum-norm",
         advantage=_CENTRED,
         constant_from=_LENGTH,
@@ -448,7 +448,7 @@ _VERL = (
         "sapo",
         "SAPO",
         "The soft gate, always averaged over tokens and then completions.",
-        {"surrogate": "sapo", "aggregation": "sequence_mean", "scope": "batch", **_NO_CLIP},
+        {"surrogate": "sapo", "aggregation": "sequence_mean", **_NO_CLIP},
         where="loss_mode 'sapo'",
     ),
     _verl(
