@@ -212,8 +212,9 @@ class Accounting:
     """What a trainer knows beyond one micro-batch, for normalisers that need it.
 
     `tokens`: tokens that train in the whole generation batch, over all processes (TRL's num_items_in_batch);
-    `sequences`: completions of the whole optimizer step over all processes (verl's global batch size); `micro_batches`: micro-batches of this optimizer step (gradient accumulation); `generation_steps`: micro-batches the
-    generation batch was cut into; `processes`: ranks.
+    `sequences`: completions of the whole optimizer step over all processes (verl's global batch size);
+    `micro_batches`: micro-batches of this optimizer step (gradient accumulation); `generation_steps`: micro-batches
+    the generation batch was cut into; `processes`: ranks.
     """
 
     tokens: float | None = None

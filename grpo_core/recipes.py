@@ -215,7 +215,7 @@ _PAPERS = (
             aggregation="token_mean",
             scope="global",
         ),
-        note="The weight is capped, not the term: a clipped token keeps pulling. The paper tunes the cap and names none.",
+        note="The weight is capped, not the term, so a clipped token keeps pulling. The paper names no cap.",
     ),
     _paper(
         "gmpo",
@@ -439,7 +439,6 @@ _VERL = (
             "ratio_level": "sequence",
             "log_ratio_cap": 10.0,
             "aggregation": "sequence_mean",
-            "scope": "batch",
             **_NO_CLIP,
         },
         where="loss_mode 'gspo'",
