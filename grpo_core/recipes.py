@@ -343,7 +343,7 @@ _TRL = (
         "rloo",
         "RLOO",
         "Leave-one-out baseline with a clipped ratio of the whole completion.",
-        {"ratio_level": "trajectory", "aggregation": "sequence_sum", "kl_ratio_weighted": False},
+        {"ratio_level": "trajectory", "aggregation": "sequence_mean", "kl_ratio_weighted": False},
         advantage=AdvantageSpec(estimator="leave_one_out"),
         source=Source("trainer", "TRL 1.16.0", "RLOOTrainer"),
     ),
