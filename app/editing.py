@@ -1,0 +1,116 @@
+"""Edits of a group by hand: its rewards, its size, a completion's length. Each returns a new group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from app.words import plain_text, t
+from grpo_core import Group, as_rewards
+
+MAX_SIZE = 64
+MAX_LENGTH = 200
+UNSCORED = ("unscored", "none", "null", "∅")
+FILLER = "·"
+_ROWS = ("tokens", "logp", "old_logp", "ref_logp", "mask")
+
+
+def parse_reward(text: str) -> float | None:
+    """Return one reward cell: a number, or None for "unscored". ValueError says what to type instead."""
+    word = text.strip().lower()
+    if word in UNSCORED:
+        return None
+    if not word:
+        raise ValueError(t("edit.empty"))
+    try:
+        value = float(word.replace(chr(0x2212), "-"))
+    except ValueError:
+        raise ValueError(t("edit.not_a_number", text=plain_text(text))) from None
+    if not math.isfinite(value) or abs(value) > 1e6:
+        raise ValueError(t("edit.not_finite", text=plain_text(text)))
+    return value
+
+
+def parse_rewards(text: str) -> tuple[float | None, ...]:
+    """Return the rewards that a comma-separated line lists. ValueError names the cell that is wrong."""
+    cells = text.replace(";", ",").strip().strip("[]").split(",")
+    if len(cells) > MAX_SIZE:
+        raise ValueError(t("edit.too_many", limit=MAX_SIZE, got=len(cells)))
+    rewards = []
+    for number, cell in enumerate(cells, start=1):
+        try:
+            rewards.append(parse_reward(cell))
+        except ValueError as error:
+            raise ValueError(t("edit.cell", number=number, problem=str(error))) from None
+    as_rewards(rewards)
+    return tuple(rewards)
+
+
+def write_rewards(rewards: Sequence[float | None]) -> str:
+    """Return rewards as a line that `parse_rewards` reads back."""
+    return ", ".join("unscored" if r is None else repr(float(r)).removesuffix(".0") for r in rewards)
+
+
+def with_reward(group: Group, index: int, reward: float | None) -> Group:
+    """Return the group with one reward changed."""
+    rewards = list(group.rewards)
+    rewards[index] = reward
+    return group.replace(rewards=tuple(rewards), reward_parts={})
+
+
+def with_rewards(group: Group, rewards: Sequence[float | None]) -> Group:
+    """Return the group with these rewards; it grows or shrinks to their number."""
+    return resized(group, len(rewards)).replace(rewards=tuple(rewards), reward_parts={})
+
+
+def resized(group: Group, size: int) -> Group:
+    """Return the group with `size` completions: the last ones dropped, or the first ones repeated with reward 0."""
+    if size == group.size:
+        return group
+    order = [i % group.size for i in range(size)]
+    changes: dict[str, Any] = {
+        name: tuple(getattr(group, name)[i] for i in order)
+        for name in (*_ROWS, "finish")
+        if getattr(group, name) is not None
+    }
+    rewards = tuple(group.rewards[i] if i < group.size else 0.0 for i in range(size))
+    return group.replace(**changes, rewards=rewards, reward_parts={})
+
+
+def with_length(group: Group, index: int, length: int, *, source: Group | None = None) -> Group:
+    """Return the group with one completion cut or stretched to `length` tokens, its final token kept.
+
+    Tokens come from `source` (the group before any edit) if that has the completion, so that dragging a length down
+    and up again gives the same completion. A completion too short is stretched by repeating its tokens.
+    """
+    origin = source if source is not None and source.size > index and source.tokens[index] else group
+    own = _positions(origin, index) or _positions(group, index)
+    ends = origin.finish is not None and origin.finish[index] == "eos"
+    positions = _fitted(own, length, ends)
+    changes = {
+        name: tuple(
+            tuple(p[k] for p in positions) if i == index else row for i, row in enumerate(getattr(group, name))
+        )
+        for k, name in enumerate(_ROWS)
+        if getattr(group, name) is not None
+    }
+    return group.replace(**changes)
+
+
+def _positions(group: Group, index: int) -> list[tuple[Any, ...]]:
+    rows = [getattr(group, name) for name in _ROWS]
+    return [
+        tuple(row[index][k] if row is not None else -1.0 for row in rows) for k in range(len(group.tokens[index]))
+    ]
+
+
+def _fitted(own: list[tuple[Any, ...]], length: int, ends: bool) -> list[tuple[Any, ...]]:
+    if length == 0:
+        return []
+    if not own:
+        return [(FILLER, -1.0, -1.0, -1.0, True)] * length
+    tail = own[-1:] if ends and len(own) > 1 else []
+    body = own[: len(own) - len(tail)]
+    wanted = length - len(tail)
+    return [body[k % len(body)] for k in range(wanted)] + tail

@@ -1,0 +1,203 @@
+"""Pictures of the Advantages page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from app.figures.base import Figure, Palette, axis, figure, floats, layout, line, note, rule
+from app.numbers import MISSING, plain, signed
+from app.words import t
+
+
+def bars(
+    colors: Palette, rewards: np.ndarray, advantages: np.ndarray, *, mean: float, std: float, scaled: bool
+) -> Figure:
+    """Return rewards above (with mean and one std to each side) and advantages below, completion by completion.
+
+    `rewards` (G,) with nan for unscored, `advantages` (G,).
+    """
+    names = [str(i + 1) for i in range(len(rewards))]
+    scored = ~np.isnan(rewards)
+    unit = t("axis.advantage_std") if scaled else t("axis.advantage")
+    data = [_stems(colors, names, rewards, mean), _dots(colors, names, rewards, advantages)]
+    data += [_bars(colors, names, advantages, scored)]
+    low, high = _padded(np.append(rewards[scored], [0.0, 1.0]), 0.12)
+    top, bottom = [0.66, 1.0], [0.0, 0.54]
+    shapes, notes = _mean_band(colors, mean, std) if scored.any() else ([], [])
+    notes += [note(t("chart.unscored"), names[i], 0, colors.muted, yref="y2") for i in np.flatnonzero(~scored)]
+    return figure(
+        data,
+        layout(
+            colors,
+            height=430,
+            shapes=shapes,
+            annotations=notes,
+            margin={"l": 8, "r": 84, "t": 10, "b": 8},
+            xaxis=axis(colors, t("axis.completion"), type="category", showgrid=False, anchor="y2"),
+            yaxis=axis(colors, t("axis.reward"), domain=top, range=[low, high], zeroline=False, nticks=4),
+            yaxis2=axis(colors, unit, domain=bottom, range=_padded(np.append(advantages, [0.0]), 0.16, least=0.5)),
+        ),
+    )
+
+
+def _stems(colors: Palette, names: Sequence[str], rewards: np.ndarray, mean: float) -> dict:
+    x: list[str | None] = []
+    y: list[float | None] = []
+    for name, reward in zip(names, rewards, strict=True):
+        if not np.isnan(reward):
+            x += [name, name, None]
+            y += [float(mean), float(reward), None]
+    return {
+        "type": "scatter", "mode": "lines", "x": x, "y": y, "line": {"color": colors.old, "width": 2},
+        "hoverinfo": "skip",
+    }  # fmt: skip
+
+
+def _dots(colors: Palette, names: Sequence[str], rewards: np.ndarray, advantages: np.ndarray) -> dict:
+    keep = np.flatnonzero(~np.isnan(rewards))
+    return {
+        "type": "scatter", "mode": "markers", "x": [names[i] for i in keep], "y": floats(rewards[keep]),
+        "marker": {"size": 11, "color": [colors.sign(advantages[i]) for i in keep]},
+        "customdata": [plain(rewards[i]) for i in keep],
+        "hovertemplate": t("hover.reward"),
+    }  # fmt: skip
+
+
+def _bars(colors: Palette, names: Sequence[str], advantages: np.ndarray, scored: np.ndarray) -> dict:
+    few = len(names) <= 16
+    text = [signed(a, 3 if len(names) <= 10 else 2) if ok else "" for a, ok in zip(advantages, scored, strict=True)]
+    return {
+        "type": "bar", "x": list(names), "y": floats(advantages), "yaxis": "y2",
+        "marker": {"color": [colors.sign(a) for a in advantages]},
+        "text": text if few else None, "textposition": "outside", "cliponaxis": False,
+        "textfont": {"size": 14, "color": colors.ink},
+        "customdata": [signed(a) if ok else MISSING for a, ok in zip(advantages, scored, strict=True)],
+        "hovertemplate": t("hover.advantage"),
+    }  # fmt: skip
+
+
+def _mean_band(colors: Palette, mean: float, std: float) -> tuple[list, list]:
+    base = {"xref": "paper", "x0": 0, "x1": 1, "yref": "y"}
+    shapes = [
+        {"type": "rect", **base, "y0": mean - std, "y1": mean + std, "fillcolor": colors.old, "opacity": 0.16,
+         "line": {"width": 0}, "layer": "below"},
+        rule(colors, **base, y0=mean, y1=mean),
+    ]  # fmt: skip
+    place = {"xref": "paper", "xanchor": "left", "yref": "y"}
+    return shapes, [note(t("chart.mean", value=plain(mean)), 1.01, mean, colors.muted, **place)]
+
+
+def _padded(values: np.ndarray, share: float, *, least: float = 0.0) -> list[float]:
+    low, high = float(values.min()), float(values.max())
+    low, high = min(low, -least), max(high, least)
+    room = share * max(high - low, 1e-9)
+    return [low - room, high + room]
+
+
+def estimators(colors: Palette, names: Sequence[str], table: np.ndarray) -> Figure:
+    """Return the same group under several estimators: one row each, `table` (estimators, G)."""
+    size = max(float(np.abs(table).max()), 1e-9)
+    columns = [str(i + 1) for i in range(table.shape[1])]
+    digits = 3 if len(columns) <= 8 else 1
+    text = [[signed(v, digits) for v in row] for row in table]
+    heat = {
+        "type": "heatmap", "z": [floats(row) for row in table], "x": columns, "y": list(names), "zmin": -size,
+        "zmax": size, "colorscale": colors.signed_scale, "showscale": False, "xgap": 3, "ygap": 3, "hoverinfo": "skip",
+    }  # fmt: skip
+    annotations = [
+        note(text[i][j], columns[j], names[i], _on(colors, table[i, j] / size), size=14)
+        for i in range(len(names))
+        for j in range(len(columns))
+        if len(columns) <= 16
+    ]
+    return figure(
+        [heat],
+        layout(
+            colors,
+            height=70 + 62 * len(names),
+            annotations=annotations,
+            xaxis=axis(colors, t("axis.completion"), type="category", showgrid=False, side="top"),
+            yaxis=axis(colors, autorange="reversed", showgrid=False, ticksuffix="  "),
+        ),
+    )
+
+
+def _on(colors: Palette, share: float) -> str:
+    """Return a text colour that is readable on a signed heat cell."""
+    return "#FFFFFF" if abs(share) > 0.55 else colors.ink
+
+
+def rates(
+    colors: Palette, q: np.ndarray, success: np.ndarray, failure: np.ndarray, *, at: tuple[float, float, float]
+) -> Figure:
+    """Return the advantage of a success and of a failure against the success rate, `at` = (q, success, failure)."""
+    data = [
+        line(q, success, colors.up, hovertemplate=t("hover.success")),
+        line(q, failure, colors.down, hovertemplate=t("hover.failure")),
+        _marks(colors, [at[0], at[0]], [at[1], at[2]], [colors.up, colors.down]),
+    ]
+    side = "left" if at[0] < 0.6 else "right"
+    shift = 10 if side == "left" else -10
+    notes = [
+        note(signed(value), at[0], value, colors.sign_text(value), size=14, xanchor=side, xshift=shift, yshift=10)
+        for value in at[1:]
+        if abs(value) < 5
+    ]
+    notes += [
+        note(t("chart.success"), 0.5, 4.2, colors.up_text, size=13),
+        note(t("chart.failure"), 0.5, -4.2, colors.down_text, size=13),
+    ]
+    return figure(
+        data,
+        layout(
+            colors,
+            height=400,
+            annotations=notes,
+            shapes=[rule(colors, x0=at[0], x1=at[0], y0=0, y1=1, yref="paper")],
+            xaxis=axis(colors, t("axis.success_rate"), range=[0, 1], zeroline=False),
+            yaxis=axis(colors, t("axis.advantage_std"), range=[-5, 5]),
+        ),
+    )
+
+
+def mixed(
+    colors: Palette, p: np.ndarray, curves: Sequence[tuple[int, np.ndarray]], *, at: tuple[float, float], size: int
+) -> Figure:
+    """Return the probability of a mixed group against p for several group sizes; `size` is the one in focus."""
+    data, notes = [], []
+    for g, values in curves:
+        own = g == size
+        data.append(line(p, values, colors.up if own else colors.old, width=3.5 if own else 1.5, hoverinfo="skip"))
+        if not own:
+            k = int(np.argmax(p >= 0.5))
+            notes.append(note(f"G = {g}", 0.5, float(values[k]), colors.muted, yshift=9))
+    data.append(_marks(colors, [at[0]], [at[1]], [colors.up]))
+    side = "left" if at[0] < 0.6 else "right"
+    notes.append(
+        note(
+            f"G = {size}: {plain(at[1])}", at[0], at[1], colors.up_text, size=14, xanchor=side,
+            xshift=12 if side == "left" else -12, yshift=-14, bgcolor=colors.page,
+        )  # fmt: skip
+    )
+    return figure(
+        data,
+        layout(
+            colors,
+            height=400,
+            annotations=notes,
+            shapes=[rule(colors, x0=at[0], x1=at[0], y0=0, y1=1, yref="paper")],
+            xaxis=axis(colors, t("axis.p"), range=[0, 1], zeroline=False),
+            yaxis=axis(colors, t("axis.mixed"), range=[0, 1.06], zeroline=False),
+        ),
+    )
+
+
+def _marks(colors: Palette, x: Sequence[float], y: Sequence[float], fill: Sequence[str]) -> dict:
+    return {
+        "type": "scatter", "mode": "markers", "x": floats(x), "y": floats(y), "hoverinfo": "skip",
+        "marker": {"size": 12, "color": list(fill), "line": {"width": 2, "color": colors.page}},
+    }  # fmt: skip
+
+

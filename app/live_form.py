@@ -1,0 +1,149 @@
+"""The settings of the next live run: one input for each, kept while the reader visits other pages, checked as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from app.numbers import short
+from app.widgets import literal
+from app.words import known, t
+from grpo_core import RECIPES, get_recipe
+from grpo_core.live.config import RunConfig, accepted
+from grpo_core.live.tasks import TASKS
+
+
+@dataclass(frozen=True)
+class Field:
+    """One setting: "choice", "whole" (a number field with steps) or "real" (free text, so that 1e-4 can be typed)."""
+
+    name: str
+    kind: str
+    choices: tuple[str, ...] = ()
+
+
+FIELDS = (
+    Field("task", "choice", tuple(TASKS)),
+    Field("recipe", "choice", tuple(RECIPES)),
+    Field("prompts_per_step", "whole"),
+    Field("group_size", "whole"),
+    Field("learning_rate", "real"),
+    Field("beta", "real"),
+    Field("epsilon_low", "real"),
+    Field("epsilon_high", "real"),
+    Field("inner_epochs", "whole"),
+    Field("temperature", "real"),
+    Field("steps", "whole"),
+    Field("seed", "whole"),
+)
+ACROSS = 4
+FROM_RECIPE = ("beta", "epsilon_low", "epsilon_high")
+DEFAULT = RunConfig()
+
+
+def key_of(name: str) -> str:
+    """Return the session key of a setting's input."""
+    return f"live-set-{name}"
+
+
+def settings() -> dict[str, Any]:
+    """Return what stands in the inputs, unchecked."""
+    return {field.name: st.session_state.get(key_of(field.name), _shown(field, DEFAULT)) for field in FIELDS}
+
+
+def chosen(pace: float | None) -> RunConfig:
+    """Return the run that the inputs describe. ValueError names the setting, its value and what is accepted."""
+    values = settings()
+    for field in FIELDS:
+        if field.kind == "whole" and values[field.name] is None:
+            raise ValueError(f"{t(f'live.set.{field.name}')}: {accepted(field.name)}")
+    return RunConfig.from_dict({**values, "pace": pace})
+
+
+def form(*, title: str) -> None:
+    """Draw the settings in a box that can be opened."""
+    with st.expander(title, icon=":material/tune:", key="live-settings"):
+        for start in range(0, len(FIELDS), ACROSS):
+            for column, field in zip(st.columns(ACROSS), FIELDS[start : start + ACROSS], strict=True):
+                with column:
+                    _input(field)
+        _messages()
+        st.button(
+            t("live.defaults"), icon=":material/restart_alt:", help=t("live.defaults_help"), on_click=reset, key="live-reset"
+        )
+
+
+def reset() -> None:
+    """Put every setting back to the default run."""
+    for field in FIELDS:
+        st.session_state[key_of(field.name)] = _shown(field, DEFAULT)
+
+
+def summary(config: RunConfig) -> str:
+    """Return a run's main settings in one line."""
+    return t("live.summary", **_words(config))
+
+
+def in_full(config: RunConfig) -> str:
+    """Return a run's settings in one line, all that the form has."""
+    return t(
+        "live.this_run", summary=summary(config), beta=short(config.beta), low=short(config.epsilon_low),
+        high=short(config.epsilon_high), epochs=config.inner_epochs, temperature=short(config.temperature), seed=config.seed,
+    )  # fmt: skip
+
+
+def _words(config: RunConfig) -> Mapping[str, Any]:
+    return {
+        "task": task_name(config.task), "recipe": get_recipe(config.recipe).title, "prompts": config.prompts_per_step,
+        "size": config.group_size, "lr": f"{config.learning_rate:g}", "steps": config.steps,
+    }  # fmt: skip
+
+
+def task_name(name: str) -> str:
+    """Return a task's name in words."""
+    return t(f"live.task.{name}") if known(f"live.task.{name}") else name
+
+
+def _shown(field: Field, config: RunConfig) -> Any:
+    value = getattr(config, field.name)
+    return f"{value:g}" if field.kind == "real" else value
+
+
+def _input(field: Field) -> None:
+    label, key = t(f"live.set.{field.name}"), key_of(field.name)
+    note = t(f"live.set.{field.name}.help")
+    st.session_state.setdefault(key, _shown(field, DEFAULT))
+    if field.kind == "choice":
+        names = {"task": task_name, "recipe": lambda name: RECIPES[name].title}[field.name]
+        taken = _take_recipe if field.name == "recipe" else None
+        st.selectbox(label, field.choices, key=key, format_func=names, help=note, on_change=taken, persist_state="session")
+    elif field.kind == "whole":
+        st.number_input(label, step=1, format="%d", key=key, help=f"{note} {_allowed(field)}", persist_state="session")
+    else:
+        st.text_input(label, key=key, help=f"{note} {_allowed(field)}", persist_state="session")
+
+
+def _allowed(field: Field) -> str:
+    return t("live.accepted", accepted=accepted(field.name))
+
+
+def _take_recipe() -> None:
+    """A recipe brings its own beta and clip range."""
+    own = RunConfig.for_recipe(st.session_state[key_of("recipe")])
+    for field in FIELDS:
+        if field.name in FROM_RECIPE:
+            st.session_state[key_of(field.name)] = _shown(field, own)
+
+
+def _messages() -> None:
+    try:
+        config = chosen(None)
+    except ValueError as error:
+        st.error(f"{t('live.invalid')} {literal(str(error))}", icon=":material/error:")
+        return
+    for name in config.warnings():
+        if known(f"live.warn.{name}"):
+            st.warning(t(f"live.warn.{name}"), icon=":material/warning:")

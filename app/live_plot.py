@@ -1,0 +1,45 @@
+"""A chart that is redrawn in place while its data grow, so that it neither flickers nor forgets the reader's zoom."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+import streamlit.components.v1 as components_v1
+
+from app.figures.base import Figure
+from app.words import t
+
+_HERE = Path(__file__).parent / "components"
+
+
+def live_plot(figure: Figure, *, key: str, version: Any, alt: str) -> None:
+    """Draw a figure; it is redrawn only when `version` changes. `alt` is what a screen reader says about it."""
+    data = {
+        "source": _library(),
+        "figure": figure,
+        "version": str(version),
+        "name": f"grpo-lab-{key}",
+        "alt": alt,
+        "missing": t("live.no_plotly"),
+    }
+    _mount()(key=key, data=data)
+
+
+def _library() -> str:
+    """Return the address of plotly.js: Streamlit serves the file that the Python package brings along."""
+    folder = Path(str(files("plotly") / "package_data"))
+    served = components_v1.declare_component("plotly_js", path=folder)
+    base = st.get_option("server.baseUrlPath").strip("/")
+    return f"{'/' + base if base else ''}/component/{served.name}/plotly.min.js"
+
+
+@cache
+def _mount() -> Any:
+    script = (_HERE / "live_plot.js").read_text(encoding="utf-8")
+    return st.components.v2.component(
+        "grpo_live_plot", html='<div class="live-plot"></div>', js=script, isolate_styles=False
+    )

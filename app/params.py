@@ -1,0 +1,175 @@
+"""Every setting of the explorer, declared as data: name, kind, default, range. The URL and the widgets read this."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from app.words import t
+from grpo_core import RECIPES, AdvantageSpec, Objective, get_recipe
+
+DEFAULT_RECIPE = "grpo_paper"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Param:
+    """One setting. `name` is its key in the session and in the URL.
+
+    `kind`: "number", "whole", "choice" or "numbers" (a list). `default`: None with `from_recipe` means "what the recipe
+    says". `low` and `high` are the slider's ends; `floor` and `ceiling`, where they lie further out, are accepted when
+    typed. `optional`: None ("off") is a value of its own. `stops`: the values a slider offers; `log`: its scale.
+    """
+
+    name: str
+    kind: str
+    default: Any = None
+    low: float = 0.0
+    high: float = 1.0
+    step: float = 0.01
+    floor: float | None = None
+    ceiling: float | None = None
+    choices: tuple[Any, ...] = ()
+    optional: bool = False
+    from_recipe: bool = False
+    stops: tuple[float, ...] = ()
+    log: bool = False
+
+    def parse(self, text: str) -> Any:
+        """Return the value that `text` stands for; ValueError says what is accepted."""
+        if self.optional and text.strip().lower() in ("off", "none", "-", ""):
+            return None
+        if self.kind == "choice":
+            return self._chosen(text)
+        if self.kind == "numbers":
+            return tuple(self._number(part) for part in self._parts(text))
+        return self._number(text)
+
+    def write(self, value: Any) -> str:
+        """Return the text that `parse` reads back as `value`."""
+        if value is None:
+            return "off"
+        if self.kind == "numbers":
+            return ",".join(_short(x) for x in value)
+        return str(value) if self.kind in ("choice", "whole") else _short(value)
+
+    def _chosen(self, text: str) -> Any:
+        for choice in self.choices:
+            if str(choice) == text:
+                return choice
+        raise ValueError(t("accept.one_of", choices=", ".join(map(str, self.choices))))
+
+    def _parts(self, text: str) -> list[str]:
+        parts = text.split(",")
+        if not 2 <= len(parts) <= 8:
+            raise ValueError(t("accept.list"))
+        return parts
+
+    def _number(self, text: str) -> float | int:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        whole = self.kind == "whole"
+        low = self.low if self.floor is None else self.floor
+        high = self.high if self.ceiling is None else self.ceiling
+        if not math.isfinite(value) or not low <= value <= high or (whole and value != int(value)):
+            key = "accept.whole" if whole else "accept.number"
+            raise ValueError(t(key, low=_short(low), high=_short(high)))
+        return int(value) if whole else value
+
+
+def _short(value: float) -> str:
+    return repr(float(value)).removesuffix(".0")
+
+
+def _number(name: str, default: Any, low: float, high: float, step: float, **more: Any) -> Param:
+    return Param(name=name, kind="number", default=default, low=low, high=high, step=step, **more)
+
+
+def _choice(name: str, choices: tuple[Any, ...], **more: Any) -> Param:
+    return Param(name=name, kind="choice", choices=choices, **{"default": choices[0], **more})
+
+
+_RECIPE = {"from_recipe": True, "default": None}
+_EPS_STOPS = (0.0, 1e-9, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
+
+PARAMS: Mapping[str, Param] = {
+    param.name: param
+    for param in (
+        _choice("recipe", tuple(RECIPES), default=DEFAULT_RECIPE),
+        # shared by all pages; the recipe gives the defaults
+        _choice("estimator", ("group", "leave_one_out"), **_RECIPE),
+        _choice("ddof", (0, 1), **_RECIPE),
+        _number("eps", None, 0.0, 1.0, 1e-9, from_recipe=True, stops=_EPS_STOPS),
+        _choice("scale", ("group", "batch", "none"), **_RECIPE),
+        _choice("level", ("token", "sequence", "trajectory"), **_RECIPE),
+        _number("eps_low", None, 0.0, 1.0, 0.01, from_recipe=True),
+        _number("eps_high", None, 0.0, 1.0, 0.01, from_recipe=True, ceiling=10.0),
+        _number("delta", None, 1.0, 10.0, 0.1, from_recipe=True, optional=True),
+        _choice("kl", ("k1", "k2", "k3"), **_RECIPE),
+        _number("beta", None, 0.0, 1.0, 0.01, from_recipe=True),
+        _choice(
+            "reduce", ("sequence_mean", "token_mean", "constant", "sequence_sum", "token_sum"), **_RECIPE
+        ),
+        Param(name="constant", kind="whole", low=1, high=4096, step=1, optional=True, log=True),
+        # one page each
+        _choice("adv_view", ("bars", "estimators", "rates", "mixed")),
+        _number("p", 0.2, 0.0, 1.0, 0.01),
+        Param(name="mix_g", kind="whole", default=8, low=1, high=64, step=1),
+        _choice("clip_view", ("curve", "levels", "graph")),
+        _choice("sign", ("up", "down")),
+        _number("r", 1.5, 0.0, 3.0, 0.01, ceiling=1000.0),
+        _number("drift", 1.01, 0.9, 1.1, 0.001, floor=0.5, ceiling=2.0),
+        Param(name="drift_n", kind="whole", default=1000, low=1, high=2000, step=1, ceiling=100_000),
+        _choice("kl_view", ("curve", "distribution")),
+        _number("d", 0.5, -3.0, 3.0, 0.01, floor=-1000.0, ceiling=1000.0),
+        Param(name="cur", kind="numbers", default=(0.6, 0.4), low=0.0, high=1.0, step=0.01),
+        Param(name="ref", kind="numbers", default=(0.5, 0.5), low=0.0, high=1.0, step=0.01),
+        _choice("red_view", ("tokens", "rules", "parts")),
+        Param(name="parts", kind="whole", default=2, low=1, high=16, step=1),
+    )
+}
+
+RECIPE_BOUND = tuple(name for name, param in PARAMS.items() if param.from_recipe) + ("constant",)
+
+
+@cache
+def recipe_values(name: str) -> dict[str, Any]:
+    """Return what a recipe says about every setting that is bound to it."""
+    recipe = get_recipe(name)
+    o, a = recipe.objective, recipe.advantage
+    fixed = o.constant if recipe.constant_from is None else None
+    return {
+        "estimator": a.estimator, "ddof": a.ddof, "eps": a.eps, "scale": a.scale,
+        "level": o.ratio_level, "eps_low": o.epsilon_low, "eps_high": o.epsilon_high, "delta": o.delta,
+        "kl": o.kl_estimator, "beta": o.beta, "reduce": o.aggregation, "constant": fixed,
+    }  # fmt: skip
+
+
+def default(name: str, recipe: str = DEFAULT_RECIPE) -> Any:
+    """Return a setting's default under a recipe."""
+    return recipe_values(recipe)[name] if name in RECIPE_BOUND else PARAMS[name].default
+
+
+def advantage_spec(values: Mapping[str, Any]) -> AdvantageSpec:
+    """Return the advantage that the settings name."""
+    return AdvantageSpec(
+        estimator=values["estimator"], ddof=values["ddof"], eps=values["eps"], scale=values["scale"]
+    )
+
+
+def objective(values: Mapping[str, Any], *, longest: int) -> Objective:
+    """Return the recipe's objective with the settings put in; an unset constant is the group's longest completion."""
+    return get_recipe(values["recipe"]).objective.replace(
+        ratio_level=values["level"],
+        epsilon_low=values["eps_low"],
+        epsilon_high=values["eps_high"],
+        delta=values["delta"],
+        beta=values["beta"],
+        kl_estimator=values["kl"],
+        aggregation=values["reduce"],
+        constant=float(values["constant"] or max(longest, 1)),
+    )

@@ -1,0 +1,89 @@
+"""The frame around every explorer page: title, the shared group and recipe, notes, and the link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from app import link, state, widgets
+from app.lens import Lens, look
+from app.teaching import teaching_groups
+from app.words import prose, t
+from grpo_core import RECIPES
+
+STYLE = """<style>
+[data-testid="stMainBlockContainer"] { max-width: 84rem; padding-left: 2.5rem; padding-right: 2.5rem; }
+[data-testid="stMetricLabel"] p { font-size: 0.85rem; opacity: 0.75; }
+[data-testid="stMetricValue"] { font-variant-numeric: tabular-nums; }
+.st-key-group-bar h1 { padding: 0 0 0.15rem; }
+.katex-display { padding: 0.35rem 0; }
+.st-key-url-sync { position: absolute; height: 0; overflow: hidden; }
+.js-plotly-plot .modebar { opacity: 0; transition: opacity 0.15s; }
+.js-plotly-plot:hover .modebar { opacity: 1; }
+</style>"""
+
+
+def explorer(page: str, body: Callable[[Lens], None]) -> None:
+    """Draw an explorer page. Everything below the title is one fragment: a slider reruns that and nothing else."""
+    st.fragment(lambda: _frame(page, body))()
+
+
+def _frame(page: str, body: Callable[[Lens], None]) -> None:
+    _head(page)
+    _notes()
+    widgets.preset_pills(page)
+    body(look(state.group(), state.values()))
+    widgets.sync_link()
+
+
+def _head(page: str) -> None:
+    with st.container(key="group-bar"):
+        title, group, recipe, undo, reset = st.columns([3.1, 2.6, 2.3, 0.5, 0.5], vertical_alignment="bottom", gap="small")
+    title.title(t(f"page.{page}"), anchor=False)
+    with group:
+        group_chooser()
+    with recipe:
+        widgets.select("recipe", format_func=lambda name: RECIPES[name].title)
+    own = state.lab()
+    undo.button(
+        "", icon=":material/undo:", key="undo", help=t("bar.undo"), on_click=state.undo, disabled=not own.undo, width="stretch"
+    )
+    reset.button("", icon=":material/restart_alt:", key="reset", help=t("bar.reset"), on_click=state.reset, width="stretch")
+    st.markdown(prose(page, "question"))
+
+
+EDITED = "edited"
+
+
+def group_chooser() -> None:
+    """Draw the list of teaching groups. A group that was edited, or came from elsewhere, stands first in it."""
+    view = state.view()
+    edited = link.is_edited(view)
+    names = ([EDITED] if edited else []) + list(teaching_groups())
+    key = "choice-group"
+    wanted = EDITED if edited else view.base
+    if st.session_state.get(key) != wanted:
+        st.session_state[key] = wanted
+
+    def take() -> None:
+        if st.session_state[key] != EDITED:
+            state.choose_group(st.session_state[key])
+
+    st.selectbox(t("bar.group"), names, key=key, format_func=group_title, on_change=take, help=t("bar.group_help"))
+
+
+def group_title(name: str) -> str:
+    """Return the title of a teaching group, or of the current group if it is no longer one."""
+    if name != EDITED:
+        return t(f"group.{name}")
+    base = state.view().base
+    return t("bar.edited", title=t(f"group.{base}")) if base else t("bar.opened")
+
+
+def _notes() -> None:
+    own = state.lab()
+    for text in own.notes:
+        st.warning(widgets.literal(text), icon=":material/link:")
+    if link.too_large(own.view):
+        st.caption(t("link.left_out"))

@@ -1,0 +1,337 @@
+"""Widgets that read and write the session's view: live sliders, choices, presets, pictures, read-outs, the link."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import streamlit as st
+from plotly.basedatatypes import BaseFigure
+
+from app import presets, state
+from app.components import component
+from app.figures.base import Figure, Palette, palette
+from app.numbers import cell
+from app.params import PARAMS, Param
+from app.words import known, prose, t
+
+Row = dict[str, Any]
+
+
+def colors() -> Palette:
+    """Return the palette of the reader's theme."""
+    return palette(st.context.theme.type == "dark")
+
+
+def label(name: str) -> str:
+    """Return a setting's label."""
+    return t(f"param.{name}.label")
+
+
+def help_of(name: str) -> str | None:
+    """Return a setting's help text, if it has one."""
+    return t(f"param.{name}.help") if known(f"param.{name}.help") else None
+
+
+# Live sliders
+
+
+def slider(name: str, *, value: float | None = None, text: str | None = None) -> Row:
+    """Return the row of one setting. `value` and `text` replace what an unset optional setting would show."""
+    param, current = PARAMS[name], state.get(name)
+    shown = current if current is not None else value
+    row = _row(name, label(name), current, param)
+    row.update(unit=t(f"param.{name}.unit") if known(f"param.{name}.unit") else "", help=help_of(name))
+    if current is None:
+        row["text"] = text or t("control.off")
+    if param.optional:
+        row.update(toggle=t(f"param.{name}.none"), back=value if value is not None else param.high, rest=shown)
+    return row
+
+
+def reward_rows() -> list[Row]:
+    """Return a row for each completion's reward, with a button for "unscored"."""
+    rewards = state.group().rewards
+    scored = [r for r in rewards if r is not None]
+    param = Param(name="", kind="number", low=min(0.0, *scored, 0.0), high=max(1.0, *scored, 1.0), step=0.01)
+    rows = []
+    for i, reward in enumerate(rewards):
+        row = _row(f"reward:{i}", t("control.completion", number=i + 1), reward, param)
+        row.update(toggle=t("control.unscored"), back=0.0)
+        if reward is None:
+            row["text"] = t("control.no_score")
+        rows.append(row)
+    return rows
+
+
+def length_rows() -> list[Row]:
+    """Return a row for each completion's length in tokens."""
+    group = state.group()
+    longest = max(16, *(len(row) for row in (*group.tokens, *state.base_group().tokens)))
+    param = Param(name="", kind="whole", low=0, high=longest, step=1)
+    return [
+        {**_row(f"length:{i}", t("control.completion", number=i + 1), len(row), param), "unit": t("unit.tokens")}
+        for i, row in enumerate(group.tokens)
+    ]
+
+
+def size_row() -> Row:
+    """Return the row for the group size."""
+    param = Param(name="", kind="whole", low=1, high=max(16, state.group().size), step=1)
+    return {**_row("size", t("control.size"), state.group().size, param), "help": t("control.size_help")}
+
+
+def weight_rows(name: str, labels: Sequence[str]) -> list[Row]:
+    """Return a row for each event's weight in an editable distribution."""
+    param = PARAMS[name]
+    return [_row(f"{name}:{i}", labels[i], w, param) for i, w in enumerate(state.get(name))]
+
+
+def _row(name: str, title: str, value: float | None, param: Param) -> Row:
+    typed, problem = state.lab().errors.get(name, ("", ""))
+    return {
+        "id": name, "label": title, "value": value, "text": _text(value, param), "low": param.low, "high": param.high,
+        "step": param.step, "stops": list(param.stops), "log": param.log, "error": problem, "typed": typed,
+    }  # fmt: skip
+
+
+def _text(value: float | None, param: Param) -> str:
+    """Return a value as the slider writes it while it moves; exactly, if it lies between two steps."""
+    if value is None or param.stops or param.log or param.kind == "whole":
+        return cell(value)
+    decimals = len(f"{param.step:.10f}".rstrip("0").split(".")[1])
+    return f"{value:.{decimals}f}" if abs(round(value, decimals) - value) < 1e-12 else cell(value)
+
+
+def controls(key: str, rows: Sequence[Row]) -> None:
+    """Draw a column of live sliders. Draw it last: its answer then tells the browser that the picture is on its way."""
+    words = {"help": t("control.help"), "exact": t("control.exact")}
+    data = {"rows": list(rows), "words": words, "seen": state.lab().answered.get(key, 0)}
+    mount = component("live_controls", '<div class="controls"></div>')
+    mount(key=key, data=data, on_edit_change=partial(_edited, key))
+
+
+def _edited(key: str) -> None:
+    edit = st.session_state[key].get("edit")
+    if not isinstance(edit, dict) or not isinstance(edit.get("id"), str):
+        return
+    state.lab().answered[key] = int(edit.get("at", 0))
+    state.edit_value(edit["id"], edit.get("value"), gesture=edit.get("gesture"))
+
+
+# Choices, presets, text
+
+
+def _fill(key: str, value: Any) -> None:
+    if key not in st.session_state or st.session_state[key] != value:
+        st.session_state[key] = value
+
+
+def choice(name: str, options: Sequence[Any] | None = None, *, hide_label: bool = False) -> None:
+    """Draw a setting with a few values as buttons side by side."""
+    key = f"choice-{name}"
+    _fill(key, state.get(name))
+    st.segmented_control(
+        label(name),
+        list(options or PARAMS[name].choices),
+        key=key,
+        required=True,
+        format_func=lambda value: t(f"param.{name}.{value}"),
+        help=help_of(name),
+        on_change=lambda: state.put({name: st.session_state[key]}),
+        label_visibility="collapsed" if hide_label else "visible",
+    )
+
+
+def select(name: str, *, format_func: Callable[[Any], str]) -> None:
+    """Draw a setting with many values as a list."""
+    key = f"choice-{name}"
+    _fill(key, state.get(name))
+    st.selectbox(
+        label(name),
+        PARAMS[name].choices,
+        key=key,
+        format_func=format_func,
+        help=help_of(name),
+        on_change=lambda: state.put({name: st.session_state[key]}),
+    )
+
+
+def preset_pills(page: str) -> None:
+    """Draw the page's telling cases; the one that the view shows is marked."""
+    key = f"preset-{page}"
+    _fill(key, presets.current(page))
+
+    def take() -> None:
+        if st.session_state[key] is not None:
+            presets.apply(page, st.session_state[key])
+
+    st.pills(
+        t("preset.label"),
+        presets.names(page),
+        key=key,
+        format_func=lambda name: t(f"preset.{page}.{name}"),
+        on_change=take,
+        label_visibility="collapsed",
+    )
+
+
+def rewards_line() -> None:
+    """Draw all rewards as one line of text to edit."""
+    from app.editing import write_rewards
+
+    typed, problem = state.lab().errors.get("rewards", ("", ""))
+    _fill("rewards-line", typed if problem else write_rewards(state.group().rewards))
+    st.text_input(
+        t("control.rewards"),
+        key="rewards-line",
+        help=t("control.rewards_help"),
+        on_change=lambda: state.type_rewards(st.session_state["rewards-line"]),
+    )
+    if problem:
+        st.error(literal(problem), icon=":material/edit:")
+
+
+def literal(text: str) -> str:
+    """Return untrusted text so that Markdown shows it as it stands: no markup, no LaTeX, no directive."""
+    return "".join(f"\\{c}" if c in "\\`*_{}[]()<>#+-.!|~$:&" else c for c in text)
+
+
+# Pictures and numbers
+
+
+class _Unchecked(BaseFigure):
+    """A figure that Streamlit takes as it is. Plotly's validation would take most of a slider update's time; the
+    tests validate every picture instead."""
+
+    def __init__(self, spec: Figure) -> None:
+        object.__setattr__(self, "_spec", spec)
+
+    def to_dict(self) -> Figure:
+        return self._spec
+
+
+def picture(figure: Figure, key: str, *, alt: str) -> None:
+    """Draw a figure. `alt` is what a screen reader says about it."""
+    config = {
+        "displaylogo": False,
+        "modeBarButtons": [["toImage"]],
+        "toImageButtonOptions": {"format": "png", "scale": 2, "filename": f"grpo-lab-{key}"},
+    }
+    st.plotly_chart(_Unchecked(figure), key=f"picture-{key}", theme=None, config=config, alt=alt)
+
+
+@dataclass(frozen=True)
+class Readout:
+    """A number to read off: its label's key, its text, and a help text's key."""
+
+    name: str
+    text: str
+
+
+def readouts(items: Sequence[Readout]) -> None:
+    """Draw a row of numbers under the picture."""
+    for column, item in zip(st.columns(len(items)), items, strict=True):
+        key = f"readout.{item.name}"
+        column.metric(t(key), item.text, help=t(f"{key}.help") if known(f"{key}.help") else None)
+
+
+def formula(lines: Iterable[str]) -> None:
+    """Draw a formula: with symbols, then with the numbers put in, then the result, aligned at the equals sign."""
+    st.latex(r"\begin{aligned}" + r"\\[0.45em] ".join(lines) + r"\end{aligned}")
+
+
+def notice(page: str, section: str, **numbers: Any) -> None:
+    """Draw what to notice in the current state."""
+    st.info(prose(page, section, **numbers), icon=":material/visibility:")
+
+
+# Check yourself, take away
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about the view. `answer` is computed; `worked` says how, once the reader has tried."""
+
+    text: str
+    answer: float
+    worked: str
+    tolerance: float = 0.01
+
+
+def check_yourself(page: str, ask: Callable[[], Question]) -> None:
+    """Draw a question whose answer the reader types. It is computed only when the box is open."""
+    box = st.expander(t("check.title"), icon=":material/quiz:", key=f"check-{page}", on_change="rerun")
+    if not box.open:
+        return
+    question = ask()
+    with box:
+        st.markdown(question.text)
+        typed = st.number_input(
+            t("check.answer"), value=None, step=None, format="%.6g", key=f"answer-{page}", placeholder=t("check.hint")
+        )
+        if typed is None:
+            return
+        right = abs(typed - question.answer) <= question.tolerance * max(1.0, abs(question.answer))
+        if right:
+            st.success(t("check.right") + " " + question.worked, icon=":material/check:")
+        else:
+            st.warning(t("check.wrong") + " " + question.worked, icon=":material/close:")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Data to take away: a header and rows."""
+
+    header: tuple[str, ...]
+    rows: Sequence[Sequence[Any]]
+
+    def csv(self) -> str:
+        """Return the table as CSV. A cell that a spreadsheet would run as a formula gets a leading apostrophe."""
+        out = io.StringIO()
+        writer = csv.writer(out)
+        writer.writerow(self.header)
+        writer.writerows([_inert(value) for value in row] for row in self.rows)
+        return out.getvalue()
+
+
+def _inert(value: Any) -> Any:
+    return "'" + value if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def take_away(page: str, key: str, python: Callable[[], str], table: Callable[[], Table]) -> None:
+    """Draw the Python that gives the number shown, and buttons for data and picture."""
+    box = st.expander(t("take.title"), icon=":material/ios_share:", key=f"take-{page}", on_change="rerun")
+    if not box.open:
+        return
+    with box:
+        st.caption(t("take.python"))
+        st.code(python(), language="python", wrap_lines=True)
+        left, right = st.columns(2)
+        left.download_button(
+            t("take.csv"),
+            data=lambda: table().csv(),
+            file_name=f"grpo-lab-{page}.csv",
+            mime="text/csv",
+            on_click="ignore",
+            icon=":material/table_view:",
+            width="stretch",
+        )
+        with right:
+            save_picture(key)
+
+
+def save_picture(key: str) -> None:
+    """Draw the button that saves a picture as PNG: it presses the camera of the chart with that key."""
+    mount = component("save_picture", '<button type="button" class="save"></button>')
+    mount(key=f"save-{key}", data={"label": t("take.png"), "chart": f"picture-{key}"})
+
+
+def sync_link() -> None:
+    """Write the view into the address bar."""
+    mount = component("url_sync", "<span></span>")
+    mount(key="url-sync", data={"query": state.query()}, height=1)

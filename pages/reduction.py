@@ -1,0 +1,5 @@
+"""To come."""
+
+import streamlit as st
+
+st.title("reduction")
