@@ -2,7 +2,10 @@ r"""Formulas as LaTeX: symbols, then the current numbers, then the result. Numbe
 
 from __future__ import annotations
 
-from app.lens import Lens
+from collections.abc import Mapping
+from typing import Any
+
+from app.lens import Distributions, Lens
 from app.numbers import bracketed, latex, short
 
 
@@ -69,3 +72,73 @@ def mixed(p: float, size: int, value: float) -> list[str]:
         rf" = 1 - {latex(p, 2)}^{{{size}}} - {latex(1 - p, 2)}^{{{size}}} = {latex(value)}"
     ]
 
+
+
+def clip(probe: Any, clip_range: Mapping[str, Any]) -> list[str]:
+    """Return the clipped surrogate at the probe."""
+    low, high, delta = 1 - clip_range["epsilon_low"], 1 + clip_range["epsilon_high"], clip_range["delta"]
+    r, a = latex(probe.ratio, 2), bracketed(probe.advantage)
+    unclipped_symbol = r"r A" if delta is None else r"\min(r, \delta)\,A"
+    unclipped = rf"{r} \cdot {a}" if delta is None else rf"\min({r}, {_small(delta)}) \cdot {a}"
+    return [
+        rf"J &= \min\!\big({unclipped_symbol},\; \mathrm{{clip}}(r,\, 1-\varepsilon_{{\mathrm{{low}}}},\,"
+        rf" 1+\varepsilon_{{\mathrm{{high}}}})\,A\big)",
+        rf"&= \min\!\big({unclipped},\; \mathrm{{clip}}({r},\, {_small(low)},\, {_small(high)}) \cdot {a}\big)"
+        rf" = {latex(probe.objective, sign=True)}",
+    ]
+
+
+def levels(token: float, tokens: int, ratios: Mapping[str, float]) -> list[str]:
+    """Return the three ratios of a completion whose tokens all have the same ratio."""
+    return [
+        rf"\text{{sequence}} &= \Big(\prod_t r_t\Big)^{{1/|o|}} = \big({_small(token)}^{{{tokens}}}\big)^{{1/{tokens}}}"
+        rf" = {latex(ratios['sequence'])}",
+        rf"\text{{trajectory}} &= \prod_t r_t = {_small(token)}^{{{tokens}}} = {latex(ratios['trajectory'], 2)}",
+    ]
+
+
+def graph(slopes: Mapping[str, float]) -> list[str]:
+    """Return the slope at ratio 1 with a frozen and with a shared old policy."""
+    value = latex(slopes["value"], sign=True)
+    return [
+        r"\text{frozen:}\quad \frac{\partial}{\partial \log\pi}\; e^{\log\pi - \log\pi_{\mathrm{old}}} A"
+        rf" &= r A = 1 \cdot {bracketed(slopes['value'])} = {latex(slopes['frozen'], sign=True)}",
+        r"\text{shared:}\quad \frac{\partial}{\partial \log\pi}\; e^{\log\pi - \log\pi} A"
+        rf" &= \frac{{\partial}}{{\partial \log\pi}}\,({value}) = {latex(slopes['shared'])}",
+    ]
+
+
+def kl(d: float, values: Mapping[str, float]) -> list[str]:
+    """Return the three estimators at one log-ratio."""
+    x = latex(d, 2)
+    inside = bracketed(d, 2)
+    return [
+        rf"d &= \log\pi_{{\mathrm{{ref}}}} - \log\pi = {x}",
+        rf"k_1 &= -d = {latex(values['k1'], sign=True)}",
+        rf"k_2 &= \tfrac12 d^2 = \tfrac12 \cdot {inside}^2 = {latex(values['k2'])}",
+        rf"k_3 &= e^{{d}} - 1 - d = e^{{{x}}} - 1 - {inside} = {latex(values['k3'])}",
+    ]
+
+
+_TERMS = {
+    "k1": r"\log\tfrac{p_x}{q_x}",
+    "k2": r"\tfrac12 \log^2\tfrac{q_x}{p_x}",
+    "k3": r"\big(\tfrac{q_x}{p_x} - 1 - \log\tfrac{q_x}{p_x}\big)",
+}
+
+
+def expectation(both: Distributions, name: str) -> list[str]:
+    """Return the exact divergence and an estimator's expectation under the current policy."""
+    index = name[1]
+    return [
+        rf"\mathrm{{KL}}(p\,\|\,q) &= \sum_x p_x \log\tfrac{{p_x}}{{q_x}} = {latex(both.exact, 4)}",
+        rf"\mathbb{{E}}_p[k_{index}] &= \sum_x p_x {_TERMS[name]} = {_terms(both, name)} = {latex(both.expected[name], 4)}",
+    ]
+
+
+def _terms(both: Distributions, name: str) -> str:
+    """Return the sum with the numbers of up to three events put in."""
+    parts = [
+        rf"{latex(p, 2)}\cdot {bracketed(v, 3)}" for p, v in zip(both.current, both.estimates[name], strict=True)
+    ]
+    return " + ".join(parts if len(parts) <= 2 else [parts[0], r"\dots", parts[-1]])

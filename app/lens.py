@@ -92,7 +92,7 @@ def clip_curve(advantage: float, values: Mapping[str, Any], *, high: float) -> C
     """Return the clipped surrogate and its slope on a fine grid that holds the kinks exactly."""
     clip = clip_range(values)
     kinks = [1 - clip["epsilon_low"], 1 + clip["epsilon_high"], *([clip["delta"]] if clip["delta"] else [])]
-    inside = [k + side for k in kinks for side in (0.0, 1e-9) if 0 <= k <= high]
+    inside = [k + side for k in kinks for side in (-1e-9, 0.0, 1e-9) if 0 <= k + side <= high]
     ratio = np.unique(np.concatenate([np.linspace(0.0, high, 61), inside]))
     a = np.full_like(ratio, advantage)
     return Curve(advantage, ratio, clipped_surrogate(ratio, a, **clip), clipped_slope(ratio, a, **clip))

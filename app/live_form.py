@@ -1,4 +1,4 @@
-"""The settings of the next live run: one input for each, kept while the reader visits other pages, checked as a whole."""
+"""The settings of the next live run: one input each, kept while the reader visits other pages, checked as a whole."""
 
 from __future__ import annotations
 
@@ -71,9 +71,8 @@ def form(*, title: str) -> None:
                 with column:
                     _input(field)
         _messages()
-        st.button(
-            t("live.defaults"), icon=":material/restart_alt:", help=t("live.defaults_help"), on_click=reset, key="live-reset"
-        )
+        words = {"help": t("live.defaults_help"), "icon": ":material/restart_alt:"}
+        st.button(t("live.defaults"), key="live-reset", on_click=reset, **words)
 
 
 def reset() -> None:
@@ -89,16 +88,15 @@ def summary(config: RunConfig) -> str:
 
 def in_full(config: RunConfig) -> str:
     """Return a run's settings in one line, all that the form has."""
-    return t(
-        "live.this_run", summary=summary(config), beta=short(config.beta), low=short(config.epsilon_low),
-        high=short(config.epsilon_high), epochs=config.inner_epochs, temperature=short(config.temperature), seed=config.seed,
-    )  # fmt: skip
+    names = {"beta": "beta", "low": "epsilon_low", "high": "epsilon_high", "temperature": "temperature"}
+    numbers = {word: short(getattr(config, name)) for word, name in names.items()}
+    return t("live.this_run", summary=summary(config), epochs=config.inner_epochs, seed=config.seed, **numbers)
 
 
 def _words(config: RunConfig) -> Mapping[str, Any]:
     return {
         "task": task_name(config.task), "recipe": get_recipe(config.recipe).title, "prompts": config.prompts_per_step,
-        "size": config.group_size, "lr": f"{config.learning_rate:g}", "steps": config.steps,
+        "size": config.group_size, "lr": compact(config.learning_rate), "steps": config.steps,
     }  # fmt: skip
 
 
@@ -109,7 +107,15 @@ def task_name(name: str) -> str:
 
 def _shown(field: Field, config: RunConfig) -> Any:
     value = getattr(config, field.name)
-    return f"{value:g}" if field.kind == "real" else value
+    return compact(value) if field.kind == "real" else value
+
+
+def compact(value: float) -> str:
+    """Return a number as one would type it: 0.2, and 1e-4 for what is small."""
+    if 0 < abs(value) < 1e-2:
+        mantissa, exponent = f"{value:e}".split("e")
+        return f"{float(mantissa):g}e{int(exponent)}"
+    return f"{value:g}"
 
 
 def _input(field: Field) -> None:
@@ -119,7 +125,8 @@ def _input(field: Field) -> None:
     if field.kind == "choice":
         names = {"task": task_name, "recipe": lambda name: RECIPES[name].title}[field.name]
         taken = _take_recipe if field.name == "recipe" else None
-        st.selectbox(label, field.choices, key=key, format_func=names, help=note, on_change=taken, persist_state="session")
+        more: dict[str, Any] = {"format_func": names, "on_change": taken}
+        st.selectbox(label, field.choices, key=key, help=note, persist_state="session", **more)
     elif field.kind == "whole":
         st.number_input(label, step=1, format="%d", key=key, help=f"{note} {_allowed(field)}", persist_state="session")
     else:

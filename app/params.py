@@ -39,7 +39,7 @@ class Param:
 
     def parse(self, text: str) -> Any:
         """Return the value that `text` stands for; ValueError says what is accepted."""
-        if self.optional and text.strip().lower() in ("off", "none", "-", ""):
+        if self.optional and text.strip().lower() in ("off", "none", "auto", "∞", "-", ""):
             return None
         if self.kind == "choice":
             return self._chosen(text)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from app.lens import Lens
+from app.lens import Distributions, Lens
 
 
 def _list(values: Any) -> str:
@@ -36,3 +37,67 @@ def mixed(p: float, size: int) -> str:
     return f"""from grpo_core import mixed_group_probability
 
 print(float(mixed_group_probability({p!r}, {size})))"""
+
+
+def clip(probe: Any, clip_range: Mapping[str, Any]) -> str:
+    """Return objective and slope at one ratio."""
+    options = ", ".join(f"{name}={value!r}" for name, value in clip_range.items())
+    return f"""import numpy as np
+from grpo_core import clipped_slope, clipped_surrogate
+
+ratio, advantage = np.array([{probe.ratio!r}]), np.array([{float(probe.advantage)!r}])
+print(clipped_surrogate(ratio, advantage, {options})[0])
+print(clipped_slope(ratio, advantage, {options})[0])"""
+
+
+def drift(token: float, tokens: int) -> str:
+    """Return the three ratios of a completion whose tokens all have the same ratio."""
+    return f"""import numpy as np
+from grpo_core import importance_ratio
+
+logp = np.full((1, {tokens}), np.log({token!r}))  # current minus old, in nats
+mask = np.ones((1, {tokens}), dtype=bool)
+for level in ("token", "sequence", "trajectory"):
+    print(level, importance_ratio(logp, 0 * logp, mask, level=level)[0, 0])"""
+
+
+def graph(advantage: float) -> str:
+    """Return the two slopes at ratio 1, by automatic differentiation."""
+    return f"""import torch
+from grpo_core import clipped_surrogate, importance_ratio
+
+advantage = torch.tensor([[{float(advantage)!r}]], dtype=torch.float64)
+mask = torch.ones((1, 1), dtype=torch.bool)
+
+frozen = torch.tensor([[-1.0]], dtype=torch.float64, requires_grad=True)
+clipped_surrogate(importance_ratio(frozen, frozen.detach(), mask), advantage).sum().backward()
+
+shared = torch.tensor([[-1.0]], dtype=torch.float64, requires_grad=True)
+torch.exp(shared - shared).mul(advantage).sum().backward()  # the mistake, written out
+
+print(frozen.grad.item(), shared.grad.item())"""
+
+
+def kl(d: float) -> str:
+    """Return the three estimates at one log-ratio."""
+    return f"""import numpy as np
+from grpo_core import kl_estimate
+
+logp, ref_logp = np.array([0.0]), np.array([{d!r}])  # only their difference matters
+for estimator in ("k1", "k2", "k3"):
+    print(estimator, kl_estimate(logp, ref_logp, estimator=estimator)[0])"""
+
+
+def expectation(both: Distributions) -> str:
+    """Return the exact divergence and each estimator's expectation."""
+    return f"""import numpy as np
+from grpo_core import categorical_kl, kl_estimate
+
+p = np.array({_list(both.current)})  # current policy
+q = np.array({_list(both.reference)})  # reference policy
+print("exact", categorical_kl(p, q))
+seen = p > 0
+with np.errstate(divide="ignore"):
+    for estimator in ("k1", "k2", "k3"):
+        k = kl_estimate(np.log(p[seen]), np.log(q[seen]), estimator=estimator)
+        print(estimator, float((p[seen] * k).sum()))"""

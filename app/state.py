@@ -57,7 +57,8 @@ def open_page(page: str, query: Mapping[str, str]) -> None:
     if text and (first or changed or text not in own.written):
         view, notes = link.from_query(query)
         if view != own.view:
-            _remember(own)
+            if not first:
+                _remember(own)
             own.view = view
         own.notes = notes
     own.written.append(text)
@@ -203,6 +204,9 @@ def _take(name: str, raw: Any, gesture: Any) -> None:
         edit_group(editing.with_length(group(), int(index), length, source=base_group()), gesture=gesture)
     elif kind == "size":
         edit_group(editing.resized(group(), int(_ranged(text, 1, editing.MAX_SIZE))), gesture=gesture)
+    elif kind == "events":
+        size = int(_ranged(text, 2, 8))
+        put({name: (get(name) + (0.1,) * size)[:size] for name in ("cur", "ref")}, gesture=gesture)
     elif kind in ("cur", "ref"):
         parts = list(get(kind))
         parts[int(index)] = _ranged(text, 0.0, 1.0, whole=False)

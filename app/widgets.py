@@ -47,7 +47,7 @@ def slider(name: str, *, value: float | None = None, text: str | None = None) ->
     row = _row(name, label(name), current, param)
     row.update(unit=t(f"param.{name}.unit") if known(f"param.{name}.unit") else "", help=help_of(name))
     if current is None:
-        row["text"] = text or t("control.off")
+        row["text"] = text or t(f"param.{name}.unset")
     if param.optional:
         row.update(toggle=t(f"param.{name}.none"), back=value if value is not None else param.high, rest=shown)
     return row
@@ -85,10 +85,20 @@ def size_row() -> Row:
     return {**_row("size", t("control.size"), state.group().size, param), "help": t("control.size_help")}
 
 
-def weight_rows(name: str, labels: Sequence[str]) -> list[Row]:
-    """Return a row for each event's weight in an editable distribution."""
-    param = PARAMS[name]
-    return [_row(f"{name}:{i}", labels[i], w, param) for i, w in enumerate(state.get(name))]
+def events_row() -> Row:
+    """Return the row for the number of events of the editable distributions."""
+    param = Param(name="", kind="whole", low=2, high=8, step=1)
+    return {**_row("events", t("control.events"), len(state.get("cur")), param), "help": t("control.events_help")}
+
+
+def weight_rows(name: str, probabilities: Sequence[float]) -> list[Row]:
+    """Return a row for each event's weight in an editable distribution, with the probability it comes to."""
+    rows = []
+    for i, (weight, p) in enumerate(zip(state.get(name), probabilities, strict=False)):
+        row = _row(f"{name}:{i}", t(f"control.{name}", event=chr(ord("A") + i)), weight, PARAMS[name])
+        row["unit"] = "" if abs(weight - p) < 5e-4 else t("control.normalised", p=f"{p:.3f}")
+        rows.append(row)
+    return rows
 
 
 def _row(name: str, title: str, value: float | None, param: Param) -> Row:

@@ -13,7 +13,7 @@ from app.words import t
 
 Column = Sequence[float | None]
 
-MAIN_HEIGHT = 560
+MAIN_HEIGHT = 500
 REWARD, ACCURACY = "reward", "accuracy"
 
 
@@ -41,13 +41,13 @@ class Panel:
 
     title: str
     series: tuple[Series, ...]
-    low: float | None = 0.0
     format: str = ""
+    least: float = 0.0  # the axis reaches at least this far, so that next to nothing does not fill the panel
 
 
 PANELS = (
-    Panel("length", (Series("completions/mean_length", "length", "ink"),)),
-    Panel("truncated", (Series("completions/clipped_ratio", "truncated", "ink"),), format=".0%"),
+    Panel("length", (Series("completions/mean_length", "length", "muted"),)),
+    Panel("truncated", (Series("completions/clipped_ratio", "truncated", "muted"),), format="~%", least=0.04),
     Panel("entropy", (Series("entropy", "entropy", "entropy"),)),
     Panel("kl", (Series("kl", "to_reference", "reference"), Series("kl_old", "to_old", "old"))),
     Panel(
@@ -59,19 +59,20 @@ PANELS = (
             Series("groups/unscored", "unscored", "old", stacked=True),
         ),
     ),
-    Panel("grad_norm", (Series("grad_norm", "grad_norm", "ink"),)),
+    Panel("grad_norm", (Series("grad_norm", "grad_norm", "muted"),)),
     Panel(
         "clip",
         (Series("clip_ratio/low_mean", "clip_low", "down"), Series("clip_ratio/high_mean", "clip_high", "up")),
-        format=".1%",
+        format="~%",
+        least=0.02,
     ),
-    Panel("speed", (Series("tokens_per_second", "speed", "ink"),), format="~s"),
+    Panel("speed", (Series("tokens_per_second", "speed", "muted"),), format="~s"),
 )
 """The small multiples, in reading order: two to a row."""
 
 _COLUMNS = ((0.0, 0.435), (0.565, 1.0))
-_TITLE = 0.055  # height of a panel's title, as a share of the picture
-_GAP = 0.035
+_TITLE = 0.06  # height of a panel's title, as a share of the picture
+_GAP = 0.03
 
 
 # The curves
@@ -110,7 +111,7 @@ def progress(
             shapes=[_stamp_line(colors, stamp) for stamp in stamps],
             annotations=[_progress_title(colors, reward, evaluations), *_stamp_names(colors, stamps, total)],
             xaxis=_x_axis(colors, by, total, fixedrange=False),
-            yaxis=axis(colors, range=[bottom - 0.02 * top, 1.04 * top], zeroline=False, nticks=7, tickfont=_font(colors, 14)),
+            yaxis=axis(colors, range=[bottom - 0.02 * top, 1.04 * top], zeroline=False, nticks=7),
         ),
     )
 
@@ -148,20 +149,21 @@ def panels(
     x = curves.get(by, [])
     for index, panel in enumerate(PANELS):
         column, (bottom, top) = index % 2, _row(index // 2)
-        axes[f"yaxis{index + 1}"] = _panel_axis(colors, panel, column, (bottom, top))
+        highest = max((v for s in panel.series for v in curves.get(s.metric, ()) if v is not None), default=None)
+        axes[f"yaxis{index + 1}"] = _panel_axis(colors, panel, column, (bottom, top), highest=highest)
         notes.append(_panel_title(colors, panel, curves, _COLUMNS[column][0], top))
         data += [_panel_curve(colors, s, x, curves, panel.format, index) for s in panel.series]
     for column, domain in enumerate(_COLUMNS):
-        anchor = f"y{len(PANELS) - 1 + column}"
-        more = {"matches": "x"} if column else {}
-        axes[f"xaxis{column + 1}"] = _x_axis(colors, by, total, domain=list(domain), anchor=anchor, fixedrange=False, nticks=5, **more)
+        more: dict[str, Any] = {"domain": list(domain), "anchor": f"y{len(PANELS) - 1 + column}", "nticks": 5}
+        more |= {"matches": "x"} if column else {}
+        axes[f"xaxis{column + 1}"] = _x_axis(colors, by, total, fixedrange=False, **more)
     lines = [_stamp_line(colors, stamp, xref=xref) for stamp in stamps for xref in ("x", "x2")]
     return figure(
         data,
         layout(
             colors,
             height=MAIN_HEIGHT,
-            margin={"l": 8, "r": 8, "t": 4, "b": 8},
+            margin={"l": 40, "r": 8, "t": 4, "b": 8},
             hovermode="x",
             hoversubplots="axis",
             dragmode="zoom",
@@ -181,17 +183,23 @@ def _row(row: int) -> tuple[float, float]:
     return max(0.0, 1.0 - (row + 1) * height + (_GAP if row < rows - 1 else 0.0)), top
 
 
-def _panel_axis(colors: Palette, panel: Panel, column: int, domain: tuple[float, float]) -> dict[str, Any]:
+def _panel_axis(
+    colors: Palette, panel: Panel, column: int, domain: tuple[float, float], *, highest: float | None
+) -> dict[str, Any]:
+    more: dict[str, Any] = {"range": [0, 1], "showticklabels": False} if highest is None else {}
+    if highest is not None and highest <= panel.least:
+        more = {"range": [0, panel.least]}
     return axis(
         colors,
         domain=list(domain),
         anchor="x" if column == 0 else "x2",
         nticks=4,
-        rangemode="tozero" if panel.low == 0.0 else "normal",
+        rangemode="tozero",
         zeroline=False,
         tickformat=panel.format,
         automargin=False,
         tickfont=_font(colors, 11),
+        **more,
     )
 
 
@@ -212,7 +220,8 @@ def _panel_curve(
     y = curves.get(series.metric, [])
     color = getattr(colors, series.color)
     trace = _curve(x, y, color, t(f"live.series.{series.name}"), width=1.8)
-    trace["hovertemplate"] = f"{safe(t(f'live.series.{series.name}'))} %{{y:{form or '.4~g'}}}<extra></extra>"
+    hover = ".2%" if form.endswith("%") else ".4~g"
+    trace["hovertemplate"] = f"{safe(t(f'live.series.{series.name}'))} %{{y:{hover}}}<extra></extra>"
     trace |= {"xaxis": "x2" if index % 2 else "x", "yaxis": f"y{index + 1}"}
     if series.stacked:
         trace |= {"stackgroup": "kinds", "fillcolor": _faded(color), "line": {"color": color, "width": 0.8}}
@@ -257,16 +266,17 @@ def _stamp_names(colors: Palette, stamps: Sequence[Stamp], total: float | None) 
 
 
 def ratios(
-    colors: Palette, edges: Sequence[float], counts: Sequence[float], *, low: float, high: float, revision: str
+    colors: Palette, edges: Sequence[float], counts: Sequence[float], *, low: float, high: float, height: int
 ) -> Figure:
     """Return how many tokens have which ratio, with the clip range [low, high] as a band behind it."""
     centres = [(a + b) / 2 for a, b in pairwise(edges)]
     bars = {
-        "type": "bar", "x": centres, "y": [count or None for count in counts], "width": [b - a for a, b in pairwise(edges)],
+        "type": "bar", "x": centres, "y": [n or None for n in counts], "width": [b - a for a, b in pairwise(edges)],
         "marker": {"color": colors.current, "line": {"width": 0}},
         "hovertemplate": t("live.ratio_hover") + "<extra></extra>",
     }  # fmt: skip
     ends = [edges[0], edges[-1]] if edges else [0.5, 1.5]
+    name = t("live.clip_range", low=short(low), high=short(high))
     shapes = [
         band(max(low, ends[0]), min(high, ends[1]), colors.band, colors.band_opacity),
         rule(colors, xref="x", yref="paper", x0=1, x1=1, y0=0, y1=1),
@@ -275,14 +285,11 @@ def ratios(
         [bars],
         layout(
             colors,
-            height=300,
+            height=max(height, 220),
             bargap=0,
-            margin={"l": 8, "r": 12, "t": 26, "b": 8},
-            uirevision=revision,
+            margin={"l": 8, "r": 12, "t": 22, "b": 8},
             shapes=shapes,
-            annotations=[
-                note(t("live.clip_range", low=short(low), high=short(high)), 1, 1, colors.muted, yref="paper", yanchor="bottom")
-            ],
+            annotations=[note(name, 1, 1, colors.muted, yref="paper", yanchor="bottom")],
             xaxis=axis(colors, t("live.axis.ratio"), range=ends, showgrid=False, zeroline=False),
             yaxis=axis(colors, t("live.axis.tokens_log"), type="log", dtick=1, range=[-0.3, 3.3]),
         ),
@@ -302,7 +309,7 @@ class Token:
     clipped: bool = False
 
 
-def tokens(colors: Palette, rows: Sequence[Sequence[Token]], names: Sequence[str], *, width: int, revision: str) -> Figure:
+def tokens(colors: Palette, rows: Sequence[Sequence[Token]], names: Sequence[str], *, width: int) -> Figure:
     """Return completions as rows of cells as wide as their texts, coloured around zero; a long row wraps at `width`.
 
     `names`: what stands before each row.
@@ -316,7 +323,8 @@ def tokens(colors: Palette, rows: Sequence[Sequence[Token]], names: Sequence[str
         "textangle": 0, "constraintext": "inside",
         "insidetextfont": {"size": 13, "color": [_on(colors, cell[3].value / reach) for cell in cells]},
         "marker": {
-            "color": [cell[3].value for cell in cells], "cmin": -reach, "cmax": reach, "colorscale": colors.signed_scale,
+            "color": [cell[3].value for cell in cells],
+            "cmin": -reach, "cmax": reach, "colorscale": colors.signed_scale,
             "line": {"width": [2.5 if cell[3].clipped else 1 for cell in cells],
                      "color": [colors.entropy if cell[3].clipped else colors.grid for cell in cells]},
         },
@@ -330,11 +338,10 @@ def tokens(colors: Palette, rows: Sequence[Sequence[Token]], names: Sequence[str
             height=30 * lines + 16,
             margin={"l": 8, "r": 8, "t": 4, "b": 4},
             bargap=0.12,
-            uirevision=revision,
             xaxis=axis(colors, range=[0, width], visible=False),
             yaxis=axis(
-                colors, range=[lines - 0.5, -0.5], tickvals=places, ticktext=list(names), showgrid=False, zeroline=False,
-                ticks="", tickfont=_font(colors, 13),
+                colors, range=[lines - 0.5, -0.5], tickvals=places, ticktext=list(names),
+                showgrid=False, zeroline=False, ticks="", tickfont=_font(colors, 13),
             ),
         ),
     )  # fmt: skip

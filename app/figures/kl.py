@@ -1,0 +1,131 @@
+"""Pictures of the KL page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from app.figures.base import Figure, Palette, axis, figure, floats, layout, line, note, rule, safe
+from app.numbers import plain, signed
+from app.words import t
+
+DASHES = {"k1": "dash", "k2": "dot", "k3": "solid"}
+
+
+def curves(
+    colors: Palette,
+    d: np.ndarray,
+    values: Mapping[str, np.ndarray],
+    *,
+    chosen: str,
+    at: tuple[float, Mapping[str, float]],
+    tokens: tuple[np.ndarray, np.ndarray, Sequence[str]],
+) -> Figure:
+    """Return k1, k2 and k3 against the log-ratio; `at` is the slider's point, `tokens` = (d, chosen estimate, names)."""
+    top = max(2.2, *(1.15 * v for v in at[1].values() if np.isfinite(v)), *(1.1 * v for v in tokens[1]))
+    top = min(top, 1.05 * float(np.max(values["k3"])))
+    bottom = min(-0.6, -0.45 * top)
+    reach = float(abs(d).max())
+    data, notes = [], []
+    for name, y in values.items():
+        own = name == chosen
+        data.append(
+            line(d, y, colors.reference, width=4 if own else 2, dash=DASHES[name], opacity=1 if own else 0.7,
+                 hoverinfo="skip")
+        )  # fmt: skip
+        notes.append(_name(colors, name, d, y, top, bold=own))
+    data.append(_tokens(colors, *tokens))
+    value = at[1][chosen]
+    if abs(at[0]) <= reach and np.isfinite(value):
+        data.append(_probe(colors, at[0], value))
+        notes.append(_value(colors, at[0], value))
+    return figure(
+        data,
+        layout(
+            colors,
+            height=400,
+            annotations=notes,
+            shapes=[rule(colors, x0=at[0], x1=at[0], y0=0, y1=1, yref="paper")] if abs(at[0]) <= reach else [],
+            xaxis=axis(colors, t("axis.log_ratio"), range=[-reach, reach]),
+            yaxis=axis(colors, t("axis.kl"), range=[bottom, top]),
+        ),
+    )
+
+
+def _name(colors: Palette, name: str, d: np.ndarray, y: np.ndarray, top: float, *, bold: bool) -> dict:
+    """Return a curve's name at the left end, where the three are furthest apart, or where it leaves the picture."""
+    inside = np.flatnonzero(y <= 0.93 * top)
+    k = int(inside[0])
+    shift = {"k1": 12, "k2": 0, "k3": -13}[name]
+    text = f"<b>{name}</b>" if bold else name
+    return note(text, float(d[k]), float(y[k]), colors.reference_text, size=14, xanchor="left", xshift=8, yshift=shift)
+
+
+def _tokens(colors: Palette, d: np.ndarray, y: np.ndarray, names: Sequence[str]) -> dict:
+    return {
+        "type": "scatter", "mode": "markers", "x": floats(d), "y": floats(y),
+        "marker": {"size": 8, "color": colors.page, "line": {"width": 2, "color": colors.reference}},
+        "customdata": [[safe(n), signed(x), plain(v)] for n, x, v in zip(names, d, y, strict=True)],
+        "hovertemplate": t("hover.kl_token"),
+    }  # fmt: skip
+
+
+def _probe(colors: Palette, x: float, y: float) -> dict:
+    return {
+        "type": "scatter", "mode": "markers", "x": [float(x)], "y": [float(y)], "hoverinfo": "skip",
+        "marker": {"size": 15, "color": colors.reference, "line": {"width": 3, "color": colors.ink}},
+    }  # fmt: skip
+
+
+def _value(colors: Palette, x: float, y: float) -> dict:
+    side = "left" if x < 0 else "right"
+    return note(
+        signed(y), float(x), float(y), colors.ink, size=15, xanchor=side, xshift=12 if side == "left" else -12, yshift=14
+    )
+
+
+def distribution(
+    colors: Palette, current: np.ndarray, reference: np.ndarray, estimate: np.ndarray, *, name: str
+) -> Figure:
+    """Return both distributions event by event, and below them one estimator's value at each event."""
+    events = [chr(ord("A") + i) for i in range(len(current))]
+    shown = np.where(np.isfinite(estimate), estimate, np.nan)
+    low, high = min(0.0, float(np.nanmin([0.0, *shown]))), float(np.nanmax([0.05, *shown]))
+    room = 0.2 * (high - low)
+    return figure(
+        [
+            _bars(events, current, colors.current, "y", [plain(v, 2) for v in current], colors),
+            _bars(events, reference, colors.reference, "y", [plain(v, 2) for v in reference], colors),
+            {
+                **_bars(events, shown, colors.reference, "y2", [signed(v) for v in estimate], colors),
+                "offsetgroup": "estimate", "width": 0.4, "xaxis": "x",
+            },
+        ],
+        layout(
+            colors,
+            height=430,
+            margin={"l": 8, "r": 12, "t": 30, "b": 8},
+            barmode="group",
+            bargap=0.3,
+            annotations=[
+                note(t("chart.current"), 0, 1, colors.current, size=14, xref="paper", yref="paper", xanchor="left",
+                     yanchor="bottom"),
+                note(t("chart.reference"), 0, 1, colors.reference_text, size=14, xref="paper", yref="paper", xanchor="left",
+                     yanchor="bottom", xshift=116),
+            ],
+            xaxis=axis(colors, t("axis.event"), type="category", showgrid=False, anchor="y2"),
+            yaxis=axis(colors, t("axis.probability"), domain=[0.5, 1.0], rangemode="tozero", zeroline=True,
+                       range=[0, 1.18 * float(max(current.max(), reference.max()))]),
+            yaxis2=axis(colors, t("axis.estimate", name=name), domain=[0.0, 0.38],
+                        range=[low - room if low < 0 else 0.0, high + room]),
+        ),
+    )  # fmt: skip
+
+
+def _bars(events: Sequence[str], y: np.ndarray, color: str, yaxis: str, text: Sequence[str], colors: Palette) -> dict:
+    return {
+        "type": "bar", "x": list(events), "y": [None if np.isnan(v) else float(v) for v in y], "yaxis": yaxis,
+        "marker": {"color": color}, "text": list(text), "textposition": "outside", "cliponaxis": False,
+        "textfont": {"size": 13, "color": colors.ink}, "hoverinfo": "skip",
+    }  # fmt: skip

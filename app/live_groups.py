@@ -1,0 +1,271 @@
+"""The groups of one step of a live run: the strip, the chosen group as a table, its ratios, its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from app import state
+from app.figures import live as figures
+from app.figures.live import Token
+from app.live_plot import live_plot
+from app.live_reader import Look, Reader
+from app.live_tokens import step_tokens
+from app.numbers import plain, short, signed
+from app.widgets import colors, literal
+from app.words import known, prose, t
+from grpo_core.live.config import RunConfig
+from grpo_core.live.groups import event_group
+from grpo_core.live.store import RunStoreError
+
+FOLLOW, STEP, GROUP = "live-follow", "live-at-step", "live-group"
+ROW_HEIGHT = 35
+MOST_ROWS = 12  # rows of the table that show without scrolling
+MOST_HEIGHT = 460  # pixels of the token picture that show without scrolling
+NARROW, WIDE = 48, 84  # letters in a line of tokens
+SHORT_TEXT = 36
+HEATS = ("pull", "ratio")
+
+
+def section(source: Reader, run_id: str | None) -> None:
+    """Draw the groups of the chosen step; while the run is active and followed, of the newest one."""
+    try:
+        look = source.look(run_id) if run_id else None
+        if look is None or not look.step:
+            _heading(look)
+            st.caption(t("live.no_groups_yet"))
+            return
+        step = _heading(look)
+        found = source.groups(look.run.id, step)
+    except RunStoreError as error:
+        st.error(f"{t('live.store')} {literal(str(error))}", icon=":material/error:")
+        return
+    if not found["groups"]:
+        st.warning(t("live.no_groups_at", step=step), icon=":material/history_toggle_off:")
+        return
+    index = _strip(found["groups"], step)
+    _group(look.run.config, found, index)
+
+
+def follow_newest() -> None:
+    """Show the newest step again."""
+    st.session_state[FOLLOW] = True
+
+
+# Which step, which group
+
+
+def _heading(look: Look | None) -> int:
+    """Draw the heading with the way back to earlier steps; return the step to show."""
+    newest = look.step if look else 0
+    following = st.session_state.setdefault(FOLLOW, True)
+    at = newest if following else min(max(1, int(st.session_state.get(STEP) or 1)), max(newest, 1))
+    title, back, number, on, follow = st.columns([5.2, 0.6, 1.5, 0.6, 1.3], vertical_alignment="center", gap="small")
+    title.subheader(t("live.groups_of", step=at) if newest else t("live.groups"), anchor=False)
+    _walk_button(back, "earlier", "chevron_left", at - 1, possible=at > 1)
+    with number:
+        _step_input(at, following=following)
+    _walk_button(on, "later", "chevron_right", at + 1, possible=at < newest)
+    follow.toggle(t("live.follow"), key=FOLLOW, help=t("live.follow_help"), on_change=_hold_at, args=(at,))
+    return at
+
+
+def _walk_button(column: Any, name: str, icon: str, step: int, *, possible: bool) -> None:
+    more: dict[str, Any] = {"help": t(f"live.{name}"), "icon": f":material/{icon}:", "width": "stretch"}
+    column.button("", key=f"live-{name}", on_click=_walk, args=(step,), disabled=not possible, **more)
+
+
+def _step_input(at: int, *, following: bool) -> None:
+    """Draw the field for the step. While the newest is followed it only shows: a browser that is one step behind would
+    otherwise seem to have typed an earlier one."""
+    if following:
+        st.text_input(t("live.at_step"), value=str(at), key="live-newest", label_visibility="collapsed", disabled=True)
+        return
+    st.session_state[STEP] = at
+    st.number_input(t("live.at_step"), min_value=1, step=1, key=STEP, label_visibility="collapsed")
+
+
+def _walk(step: int) -> None:
+    st.session_state[STEP] = step
+    st.session_state[FOLLOW] = False
+
+
+def _hold_at(step: int) -> None:
+    """Stay at the step that was shown when the toggle was turned off."""
+    st.session_state[STEP] = step
+
+
+def _strip(groups: Sequence[Mapping[str, Any]], step: int) -> int:
+    """Draw the groups side by side, kind and right answers on each; return the chosen one."""
+    if st.session_state.get(GROUP) not in range(len(groups)):
+        st.session_state[GROUP] = 0
+    chosen = st.segmented_control(
+        t("live.group"), range(len(groups)), key=GROUP, required=True, label_visibility="collapsed",
+        format_func=lambda i: group_label(i, groups[i]), on_change=_walk, args=(step,),
+    )  # fmt: skip
+    return int(chosen or 0)
+
+
+def group_label(index: int, group: Mapping[str, Any]) -> str:
+    """Return a group's name on the strip: its number, its kind, how many of its completions are right."""
+    kind = t(f"kind.{group['kind']}")
+    right = sum(reward is not None and reward >= 1.0 for reward in group["rewards"])
+    name = "live.group_unscored" if group["kind"] == "unscored" else "live.group_label"
+    label = t(name, number=index + 1, kind=kind, right=right, size=len(group["rewards"]))
+    return label if group["kind"] == "mixed" else f":gray[{label}]"
+
+
+# The group
+
+
+def _group(config: RunConfig, found: Mapping[str, Any], index: int) -> None:
+    group = found["groups"][index]
+    if _facts(group):
+        open_in_explorer(config, group)
+    _table(group)
+    heat = _heat_choice()
+    tokens, ratios = st.columns([2.1, 1], gap="medium")
+    with tokens:
+        height = _tokens(config, found, index, heat)
+    with ratios:
+        _ratios(config, found, height)
+
+
+def _facts(group: Mapping[str, Any]) -> bool:
+    """Draw what the group is about; return whether it is to be opened in the explorer."""
+    prompt, answer, mean, std, out = st.columns([2.6, 1.1, 1.1, 0.9, 2.4], vertical_alignment="bottom", gap="small")
+    for column, name, text in ((prompt, "prompt", group["prompt"]), (answer, "answer", group.get("answer") or "")):
+        if len(text) <= SHORT_TEXT and "\n" not in text:
+            column.metric(t(f"live.{name}"), text)
+        else:
+            column.caption(t(f"live.{name}"))
+            column.code(text, language=None, wrap_lines=True)
+    mean.metric(t("live.mean"), plain(group["mean"]))
+    std.metric(t("live.std"), plain(group["std"]))
+    words: dict[str, Any] = {"help": t("live.open_help"), "icon": ":material/open_in_new:"}
+    return out.button(t("live.open"), key="live-open", width="stretch", **words)
+
+
+def _table(group: Mapping[str, Any]) -> None:
+    frame = table(group)
+    height = ROW_HEIGHT * (min(len(frame), MOST_ROWS) + 1) + 3
+    more: dict[str, Any] = {"height": height, "row_height": ROW_HEIGHT, "column_config": _columns(group)}
+    st.dataframe(frame, key="live-table", hide_index=True, **more)
+
+
+def table(group: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a group's completions as a table, one row each; texts stay texts."""
+    parts = group["reward_parts"]
+    return pd.DataFrame(
+        {
+            "number": range(1, len(group["completions"]) + 1),
+            "completion": group["completions"],
+            "reward": [t("live.unscored") if r is None else short(r) for r in group["rewards"]],
+            **{f"part-{name}": [short(value) for value in values] for name, values in parts.items()},
+            "advantage": group["advantages"],
+            "tokens": group["lengths"],
+            "end": [t(f"live.end.{reason}") for reason in group["finish"]],
+        }
+    )
+
+
+def _columns(group: Mapping[str, Any]) -> dict[str, Any]:
+    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
+    return {
+        "number": number(t("live.column.number"), width=40),
+        "completion": text(t("live.column.completion"), width="large"),
+        "reward": text(t("live.column.reward"), width=84, alignment="right"),
+        **{f"part-{name}": text(_part(name), width=84, alignment="right") for name in group["reward_parts"]},
+        "advantage": number(t("live.column.advantage"), format="%+.3f", width=92),
+        "tokens": number(t("live.column.tokens"), width=72),
+        "end": text(t("live.column.end"), width=92),
+    }
+
+
+def _part(name: str) -> str:
+    return t(f"live.column.{name}") if known(f"live.column.{name}") else name
+
+
+# Its tokens, and the ratios of the step
+
+
+def _heat_choice() -> str:
+    chosen = st.segmented_control(
+        t("live.heat.label"), HEATS, key="live-heat", default=HEATS[0], required=True, label_visibility="collapsed",
+        format_func=lambda name: t(f"live.heat.{name}"), persist_state="session",
+    )  # fmt: skip
+    return chosen or HEATS[0]
+
+
+def _tokens(config: RunConfig, found: Mapping[str, Any], index: int, heat: str) -> int:
+    """Draw the group's tokens as a heat picture; return its height."""
+    rows = token_facts(config, found)[index]
+    reach = max((abs(heat_value(heat, token)) for row in rows for token in row), default=0.0)
+    flat = heat == "pull" and reach == 0.0
+    st.caption(t("live.nothing_to_push") if flat else prose("live", heat, reach=plain(reach, 4)))
+    cells = [[_cell(heat, token) for token in row] for row in rows]
+    longest = max((sum(figures.token_width(token.text) for token in row) for row in cells), default=0.0)
+    palette = colors()
+    figure = figures.tokens(
+        palette, cells, _names(found["groups"][index]), width=int(min(max(longest, NARROW), WIDE)) + 1
+    )
+    height = min(figure["layout"]["height"], MOST_HEIGHT)
+    with st.container(height=height + 4, border=False):
+        version = (found["step"], index, heat, palette.page)
+        live_plot(figure, key="live-tokens", version=version, alt=t("live.alt.tokens", what=t(f"live.heat.{heat}")))
+    return height
+
+
+def _cell(heat: str, token: Mapping[str, Any]) -> Token:
+    clipped = heat == "ratio" and bool(token["clipped"])
+    return Token(token["text"], heat_value(heat, token), figures.facts(token), clipped=clipped)
+
+
+def _names(group: Mapping[str, Any]) -> list[str]:
+    return [t("live.row", number=i, advantage=signed(a)) for i, a in enumerate(group["advantages"], start=1)]
+
+
+def token_facts(config: RunConfig, found: Mapping[str, Any]) -> Any:
+    """Return the tokens of all groups of a step; computed once for all viewers."""
+    memo = found["memo"]
+    if "tokens" not in memo:
+        memo["tokens"] = step_tokens(found["groups"], config)
+    return memo["tokens"]
+
+
+def heat_value(heat: str, token: Mapping[str, Any]) -> float:
+    """Return what colours a token: its pull, or by how much the update changed its log-probability."""
+    return float(token["pull"] if heat == "pull" else token["logp_new"] - token["logp_old"])
+
+
+def _ratios(config: RunConfig, found: Mapping[str, Any], height: int) -> None:
+    st.caption(t("live.ratios"))
+    histogram = found.get("ratio_histogram")
+    if not histogram:
+        return
+    palette = colors()
+    low, high = 1 - config.epsilon_low, 1 + config.epsilon_high
+    figure = figures.ratios(palette, histogram["edges"], histogram["counts"], low=low, high=high, height=height)
+    version = (found["step"], palette.page, height)
+    live_plot(figure, key="live-ratios", version=version, alt=t("live.alt.ratios"))
+
+
+# To the explorer
+
+
+def open_in_explorer(config: RunConfig, group: Mapping[str, Any]) -> None:
+    """Show the group on the formula pages, under the run's own recipe, beta and clip range."""
+    try:
+        state.open_group(event_group(group))
+    except ValueError as error:
+        st.error(literal(str(error)), icon=":material/block:")
+        return
+    state.put({"recipe": config.recipe})
+    own = {"beta": config.beta, "eps_low": config.epsilon_low, "eps_high": config.epsilon_high}
+    if config.scale_rewards != "recipe":
+        own["scale"] = config.scale_rewards
+    state.put(own)
+    st.switch_page("../pages/advantages.py")
