@@ -21,7 +21,7 @@ from grpo_core.live.config import RunConfig
 from grpo_core.live.groups import event_group
 from grpo_core.live.store import RunStoreError
 
-FOLLOW, STEP, GROUP = "live-follow", "live-at-step", "live-group"
+FOLLOW, STEP, NEWEST, GROUP = "live-follow", "live-at-step", "live-newest", "live-group"
 ROW_HEIGHT = 35
 MOST_ROWS = 12  # rows of the table that show without scrolling
 MOST_HEIGHT = 460  # pixels of the token picture that show without scrolling
@@ -82,7 +82,8 @@ def _step_input(at: int, *, following: bool) -> None:
     """Draw the field for the step. While the newest is followed it only shows: a browser that is one step behind would
     otherwise seem to have typed an earlier one."""
     if following:
-        st.text_input(t("live.at_step"), value=str(at), key="live-newest", label_visibility="collapsed", disabled=True)
+        st.session_state[NEWEST] = str(at)
+        st.text_input(t("live.at_step"), key=NEWEST, label_visibility="collapsed", disabled=True)
         return
     st.session_state[STEP] = at
     st.number_input(t("live.at_step"), min_value=1, step=1, key=STEP, label_visibility="collapsed")
@@ -123,10 +124,14 @@ def group_label(index: int, group: Mapping[str, Any]) -> str:
 
 def _group(config: RunConfig, found: Mapping[str, Any], index: int) -> None:
     group = found["groups"][index]
-    if _facts(group):
-        open_in_explorer(config, group)
+    _facts(group)
     _table(group)
-    heat = _heat_choice()
+    choice, out = st.columns([3.2, 1], vertical_alignment="center", gap="medium")
+    with choice:
+        heat = _heat_choice()
+    words: dict[str, Any] = {"help": t("live.open_help"), "icon": ":material/open_in_new:", "width": "stretch"}
+    if out.button(t("live.open"), key="live-open", **words):
+        open_in_explorer(config, group)
     tokens, ratios = st.columns([2.1, 1], gap="medium")
     with tokens:
         height = _tokens(config, found, index, heat)
@@ -134,9 +139,8 @@ def _group(config: RunConfig, found: Mapping[str, Any], index: int) -> None:
         _ratios(config, found, height)
 
 
-def _facts(group: Mapping[str, Any]) -> bool:
-    """Draw what the group is about; return whether it is to be opened in the explorer."""
-    prompt, answer, mean, std, out = st.columns([2.6, 1.1, 1.1, 0.9, 2.4], vertical_alignment="bottom", gap="small")
+def _facts(group: Mapping[str, Any]) -> None:
+    prompt, answer, mean, std = st.columns([3, 1.5, 1, 1], gap="medium")
     for column, name, text in ((prompt, "prompt", group["prompt"]), (answer, "answer", group.get("answer") or "")):
         if len(text) <= SHORT_TEXT and "\n" not in text:
             column.metric(t(f"live.{name}"), text)
@@ -145,8 +149,6 @@ def _facts(group: Mapping[str, Any]) -> bool:
             column.code(text, language=None, wrap_lines=True)
     mean.metric(t("live.mean"), plain(group["mean"]))
     std.metric(t("live.std"), plain(group["std"]))
-    words: dict[str, Any] = {"help": t("live.open_help"), "icon": ":material/open_in_new:"}
-    return out.button(t("live.open"), key="live-open", width="stretch", **words)
 
 
 def _table(group: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from app.words import t
 Column = Sequence[float | None]
 
 MAIN_HEIGHT = 500
+MOST_STAMPS, MOST_NAMES = 24, 12  # commands marked on a chart, and named
 REWARD, ACCURACY = "reward", "accuracy"
 
 
@@ -108,7 +109,7 @@ def progress(
             hovermode="x unified",
             dragmode="zoom",
             uirevision=revision,
-            shapes=[_stamp_line(colors, stamp) for stamp in stamps],
+            shapes=[_stamp_line(colors, stamp) for stamp in stamps[-MOST_STAMPS:]],
             annotations=[_progress_title(colors, reward, evaluations), *_stamp_names(colors, stamps, total)],
             xaxis=_x_axis(colors, by, total, fixedrange=False),
             yaxis=axis(colors, range=[bottom - 0.02 * top, 1.04 * top], zeroline=False, nticks=7),
@@ -157,7 +158,7 @@ def panels(
         more: dict[str, Any] = {"domain": list(domain), "anchor": f"y{len(PANELS) - 1 + column}", "nticks": 5}
         more |= {"matches": "x"} if column else {}
         axes[f"xaxis{column + 1}"] = _x_axis(colors, by, total, fixedrange=False, **more)
-    lines = [_stamp_line(colors, stamp, xref=xref) for stamp in stamps for xref in ("x", "x2")]
+    lines = [_panel_stamp(colors, stamp, index) for stamp in stamps[-MOST_STAMPS:] for index in range(len(PANELS))]
     return figure(
         data,
         layout(
@@ -243,15 +244,19 @@ def _x_axis(colors: Palette, by: str, total: float | None, **more: Any) -> dict[
 # Commands on the charts
 
 
-def _stamp_line(colors: Palette, stamp: Stamp, *, xref: str = "x") -> dict[str, Any]:
-    return rule(colors, xref=xref, yref="paper", x0=stamp.x, x1=stamp.x, y0=0, y1=1)
+def _stamp_line(colors: Palette, stamp: Stamp, **where: Any) -> dict[str, Any]:
+    return rule(colors, x0=stamp.x, x1=stamp.x, y0=0, y1=1, **{"xref": "x", "yref": "paper", **where})
+
+
+def _panel_stamp(colors: Palette, stamp: Stamp, index: int) -> dict[str, Any]:
+    return _stamp_line(colors, stamp, xref="x2" if index % 2 else "x", yref=f"y{index + 1} domain")
 
 
 def _stamp_names(colors: Palette, stamps: Sequence[Stamp], total: float | None) -> list[dict[str, Any]]:
     """Return the commands' names above the chart; where two would touch, they take turns on two lines."""
     reach = total or max([stamp.x for stamp in stamps], default=1.0) or 1.0
     notes, level = [], 0
-    for before, stamp in pairwise([None, *stamps[-12:]]):
+    for before, stamp in pairwise([None, *stamps[-MOST_NAMES:]]):
         near = before is not None and (stamp.x - before.x) / reach < 0.14
         level = 1 - level if near else 0
         late = stamp.x > 0.85 * reach
