@@ -46,7 +46,7 @@ def sampling_distribution(
 def _tempered(logp: Array, temperature: float) -> Array:
     if temperature == 1.0:
         return logp
-    # The likeliest token goes to 0 first, so that even a tiny temperature leaves it finite (1e-30: float32 has no less).
+    # The likeliest token goes to 0 first, so that a tiny temperature stays finite (float32 has nothing below 1e-30).
     below = logp - namespace(logp).max(stop_gradient(logp), axis=-1, keepdims=True)
     with np.errstate(over="ignore"):
         return log_softmax(below / max(temperature, 1e-30))
