@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.lens import Distributions, Lens
+from app.lens import Distributions, Lens, Parts
 from app.numbers import bracketed, latex, short
 
 
@@ -142,3 +142,44 @@ def _terms(both: Distributions, name: str) -> str:
         rf"{latex(p, 2)}\cdot {bracketed(v, 3)}" for p, v in zip(both.current, both.estimates[name], strict=True)
     ]
     return " + ".join(parts if len(parts) <= 2 else [parts[0], r"\dots", parts[-1]])
+
+
+_WEIGHTS = {
+    "sequence_mean": r"\frac{1}{B\,|o_i|}",
+    "token_mean": r"\frac{1}{\sum_j |o_j|}",
+    "constant": r"\frac{1}{B\,C}",
+    "sequence_sum": r"\frac{1}{B}",
+    "token_sum": r"1",
+}
+
+
+def reduction(lens: Lens, extremes: tuple[int, int], constant: float) -> list[str]:
+    """Return the weight of a token of the completions with the heaviest and the lightest tokens, and the loss."""
+    mode = lens.objective.aggregation
+    lines = []
+    for i in dict.fromkeys(extremes):
+        size, length, total = lens.group.size, lens.lengths[i], sum(lens.lengths)
+        numbers = {
+            "sequence_mean": rf"\frac{{1}}{{{size} \cdot {length}}}",
+            "token_mean": rf"\frac{{1}}{{{total}}}",
+            "constant": rf"\frac{{1}}{{{size} \cdot {_small(constant)}}}",
+            "sequence_sum": rf"\frac{{1}}{{{size}}}",
+            "token_sum": "1",
+        }[mode]
+        if length:
+            weight = float(lens.terms.weights[i].max())
+            lines.append(rf"w_{{{i + 1},t}} &= {_WEIGHTS[mode]} = {numbers} = {latex(weight, 4)}")
+    return [*lines, rf"L &= \sum_{{i,t}} w_{{i,t}}\, \ell_{{i,t}} = {latex(float(lens.terms.loss), sign=True)}"]
+
+
+def parts(split: Parts) -> list[str]:
+    """Return the mean of the micro-batches' means and the token mean of the whole batch."""
+    local = [latex(v, 3) for v in split.local]
+    shown = local if len(local) <= 4 else [local[0], r"\dots", local[-1]]
+    means = " + ".join(f"({v})" if v.startswith("-") else v for v in shown)
+    weighted = [rf"{n} \cdot {bracketed(v)}" for n, v in zip(split.tokens, split.local, strict=True)]
+    pooled = " + ".join(weighted if len(weighted) <= 3 else [weighted[0], r"\dots", weighted[-1]])
+    return [
+        rf"\text{{mean of means}} &= \frac{{{means}}}{{{len(local)}}} = {latex(split.mean_of_means, sign=True)}",
+        rf"\text{{true token mean}} &= \frac{{{pooled}}}{{{sum(split.tokens)}}} = {latex(split.pooled, sign=True)}",
+    ]

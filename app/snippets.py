@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.lens import Distributions, Lens
+from app.lens import Distributions, Lens, Parts
 
 
 def _list(values: Any) -> str:
@@ -101,3 +101,32 @@ with np.errstate(divide="ignore"):
     for estimator in ("k1", "k2", "k3"):
         k = kl_estimate(np.log(p[seen]), np.log(q[seen]), estimator=estimator)
         print(estimator, float((p[seen] * k).sum()))"""
+
+
+def reduction(lens: Lens) -> str:
+    """Return the loss from token losses and weights."""
+    lengths, o = list(lens.lengths), lens.objective
+    constant = f", constant={float(o.constant)!r}" if o.aggregation == "constant" and o.constant else ""
+    terms = [[round(float(v), 6) for v in lens.row(lens.terms.per_token, i)] for i in range(lens.group.size)]
+    return f"""import numpy as np
+from grpo_core import token_weights, weighted_sum
+
+lengths = {lengths}
+token_losses = {terms}
+mask = np.arange(max(lengths))[None, :] < np.array(lengths)[:, None]
+terms = np.zeros(mask.shape)
+for row, losses in zip(terms, token_losses):
+    row[: len(losses)] = losses
+weights = token_weights(mask, mode={o.aggregation!r}{constant})
+print(weighted_sum(terms, weights))"""
+
+
+def parts(split: Parts) -> str:
+    """Return the mean of means and the true token mean."""
+    return f"""import numpy as np
+from grpo_core import pooled_mean
+
+means = np.array({_list(split.local)})  # one for each micro-batch
+tokens = np.array({_list(split.tokens)})
+print("mean of means  ", means.mean())
+print("true token mean", pooled_mean(means * tokens, tokens))"""

@@ -88,14 +88,16 @@ def size_row() -> Row:
 def events_row() -> Row:
     """Return the row for the number of events of the editable distributions."""
     param = Param(name="", kind="whole", low=2, high=8, step=1)
-    return {**_row("events", t("control.events"), len(state.get("cur")), param), "help": t("control.events_help")}
+    row = _row("events", t("control.events"), len(state.get("cur")), param)
+    return {**row, "help": t("control.events_help"), "wide": True}
 
 
 def weight_rows(name: str, probabilities: Sequence[float]) -> list[Row]:
     """Return a row for each event's weight in an editable distribution, with the probability it comes to."""
-    rows = []
+    rows, color = [], {"cur": colors().current, "ref": colors().reference}[name]
     for i, (weight, p) in enumerate(zip(state.get(name), probabilities, strict=False)):
         row = _row(f"{name}:{i}", t(f"control.{name}", event=chr(ord("A") + i)), weight, PARAMS[name])
+        row["color"] = color
         row["unit"] = "" if abs(weight - p) < 5e-4 else t("control.normalised", p=f"{p:.3f}")
         rows.append(row)
     return rows
@@ -117,10 +119,10 @@ def _text(value: float | None, param: Param) -> str:
     return f"{value:.{decimals}f}" if abs(round(value, decimals) - value) < 1e-12 else cell(value)
 
 
-def controls(key: str, rows: Sequence[Row]) -> None:
-    """Draw a column of live sliders. Draw it last: its answer then tells the browser that the picture is on its way."""
+def controls(key: str, rows: Sequence[Row], *, two: bool = False) -> None:
+    """Draw a column of live sliders (or two columns). Draw it last: its answer then tells the browser that the picture is on its way."""
     words = {"help": t("control.help"), "exact": t("control.exact")}
-    data = {"rows": list(rows), "words": words, "seen": state.lab().answered.get(key, 0)}
+    data = {"rows": list(rows), "two": two, "words": words, "seen": state.lab().answered.get(key, 0)}
     mount = component("live_controls", '<div class="controls"></div>')
     mount(key=key, data=data, on_edit_change=partial(_edited, key))
 

@@ -33,8 +33,11 @@ def settings(lens: Lens) -> None:
             widgets.controls("kl-curve", [slider("d"), slider("beta")])
         else:
             both = explain.compared(lens)
-            rows = [*widgets.weight_rows("cur", both.current), *widgets.weight_rows("ref", both.reference)]
-            widgets.controls("kl-distribution", [*rows, widgets.events_row()])
+            pairs = zip(
+                widgets.weight_rows("cur", both.current), widgets.weight_rows("ref", both.reference), strict=True
+            )
+            rows = [row for pair in pairs for row in pair]
+            widgets.controls("kl-distribution", [*rows, widgets.events_row()], two=True)
 
 
 def curve_view(lens: Lens) -> None:

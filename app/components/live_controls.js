@@ -16,7 +16,8 @@ export default function (component) {
 
   const wanted = data.rows.map((row) => row.id);
   for (const [id, row] of panel.rows) if (!wanted.includes(id)) { row.box.remove(); panel.rows.delete(id); }
-  root.classList.toggle("scroll", data.rows.length > 9);
+  root.classList.toggle("scroll", !data.two && data.rows.length > 9);
+  root.classList.toggle("two", Boolean(data.two));
   data.rows.forEach((spec, index) => {
     let row = panel.rows.get(spec.id);
     if (!row) { row = build(panel, spec); panel.rows.set(spec.id, row); }
@@ -91,6 +92,8 @@ function update(panel, row, spec, seen) {
   row.spec = spec;
   const { name, help, cell, toggle, slider, tip, error } = row;
   name.textContent = spec.label;
+  row.box.classList.toggle("wide", Boolean(spec.wide));
+  if (spec.color) row.box.style.setProperty("--accent", spec.color);
   if (spec.unit) { const unit = element("span", "unit", name); unit.textContent = " " + spec.unit; }
   tip.textContent = spec.help ?? "";
   help.hidden = !spec.help;

@@ -57,9 +57,9 @@ def _name(colors: Palette, name: str, d: np.ndarray, y: np.ndarray, top: float, 
     """Return a curve's name at the left end, where the three are furthest apart, or where it leaves the picture."""
     inside = np.flatnonzero(y <= 0.93 * top)
     k = int(inside[0])
-    shift = {"k1": 12, "k2": 0, "k3": -13}[name]
+    shift = {"k1": 14, "k2": 10, "k3": -26}[name]
     text = f"<b>{name}</b>" if bold else name
-    return note(text, float(d[k]), float(y[k]), colors.reference_text, size=14, xanchor="left", xshift=8, yshift=shift)
+    return note(text, float(d[k]), float(y[k]), colors.reference_text, size=14, xanchor="left", xshift=10, yshift=shift)
 
 
 def _tokens(colors: Palette, d: np.ndarray, y: np.ndarray, names: Sequence[str]) -> dict:
@@ -95,19 +95,18 @@ def distribution(
     room = 0.2 * (high - low)
     return figure(
         [
-            _bars(events, current, colors.current, "y", [plain(v, 2) for v in current], colors),
-            _bars(events, reference, colors.reference, "y", [plain(v, 2) for v in reference], colors),
+            {**_bars(events, current, colors.current, "y", [plain(v, 2) for v in current], colors), "offset": -0.36},
+            {**_bars(events, reference, colors.reference, "y", [plain(v, 2) for v in reference], colors), "offset": 0.02},
             {
                 **_bars(events, shown, colors.reference, "y2", [signed(v) for v in estimate], colors),
-                "offsetgroup": "estimate", "width": 0.4, "xaxis": "x",
+                "offset": -0.2, "width": 0.4,
             },
         ],
         layout(
             colors,
             height=430,
             margin={"l": 8, "r": 12, "t": 30, "b": 8},
-            barmode="group",
-            bargap=0.3,
+            barmode="overlay",
             annotations=[
                 note(t("chart.current"), 0, 1, colors.current, size=14, xref="paper", yref="paper", xanchor="left",
                      yanchor="bottom"),
@@ -126,6 +125,6 @@ def distribution(
 def _bars(events: Sequence[str], y: np.ndarray, color: str, yaxis: str, text: Sequence[str], colors: Palette) -> dict:
     return {
         "type": "bar", "x": list(events), "y": [None if np.isnan(v) else float(v) for v in y], "yaxis": yaxis,
-        "marker": {"color": color}, "text": list(text), "textposition": "outside", "cliponaxis": False,
+        "width": 0.34, "marker": {"color": color}, "text": list(text), "textposition": "outside", "cliponaxis": False,
         "textfont": {"size": 13, "color": colors.ink}, "hoverinfo": "skip",
     }  # fmt: skip
