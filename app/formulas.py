@@ -132,7 +132,8 @@ def expectation(both: Distributions, name: str) -> list[str]:
     index = name[1]
     return [
         rf"\mathrm{{KL}}(p\,\|\,q) &= \sum_x p_x \log\tfrac{{p_x}}{{q_x}} = {latex(both.exact, 4)}",
-        rf"\mathbb{{E}}_p[k_{index}] &= \sum_x p_x {_TERMS[name]} = {_terms(both, name)} = {latex(both.expected[name], 4)}",
+        rf"\mathbb{{E}}_p[k_{index}] &= \sum_x p_x {_TERMS[name]}",
+        rf"&= {_terms(both, name)} = {latex(both.expected[name], 4)}",
     ]
 
 
@@ -182,4 +183,17 @@ def parts(split: Parts) -> list[str]:
     return [
         rf"\text{{mean of means}} &= \frac{{{means}}}{{{len(local)}}} = {latex(split.mean_of_means, sign=True)}",
         rf"\text{{true token mean}} &= \frac{{{pooled}}}{{{sum(split.tokens)}}} = {latex(split.pooled, sign=True)}",
+    ]
+
+
+def loss(lens: Lens) -> list[str]:
+    """Return the loss: its definition, its two parts, the result."""
+    terms, beta = lens.terms, lens.objective.beta
+    result = latex(float(terms.loss), sign=True)
+    if beta == 0:
+        return [rf"L &= -\sum_{{i,t}} w_{{i,t}}\, J_{{i,t}} = {result}"]
+    policy = latex(float(terms.policy_loss))
+    return [
+        r"L &= \sum_{i,t} w_{i,t}\,\big(-J_{i,t} + \beta\, \mathrm{KL}_{i,t}\big)"
+        rf" = {policy} + {_small(beta)} \cdot {latex(float(terms.kl_loss), 4)} = {result}"
     ]

@@ -9,7 +9,7 @@ import streamlit as st
 from app import link, state, widgets
 from app.lens import Lens, look
 from app.teaching import teaching_groups
-from app.words import prose, t
+from app.words import known, prose, t
 from grpo_core import RECIPES
 
 STYLE = """<style>
@@ -40,7 +40,7 @@ def _frame(page: str, body: Callable[[Lens], None]) -> None:
 def _head(page: str) -> None:
     with st.container(key="group-bar"):
         title, group, recipe, undo, reset = st.columns([3.1, 2.6, 2.3, 0.5, 0.5], vertical_alignment="bottom", gap="small")
-    title.title(t(f"page.{page}"), anchor=False)
+    title.title(t(f"title.{page}") if known(f"title.{page}") else t(f"page.{page}"), anchor=False)
     with group:
         group_chooser()
     with recipe:
@@ -79,6 +79,12 @@ def group_title(name: str) -> str:
         return t(f"group.{name}")
     base = state.view().base
     return t("bar.edited", title=t(f"group.{base}")) if base else t("bar.opened")
+
+
+def group_story() -> None:
+    """Draw the sentence that says why the current group is worth a look."""
+    view = state.view()
+    st.caption(t("bar.opened_story") if not view.base else prose("groups", view.base))
 
 
 def _notes() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from app.lens import Distributions, Lens, Parts
+from grpo_core import Group, Objective
 
 
 def _list(values: Any) -> str:
@@ -130,3 +132,31 @@ means = np.array({_list(split.local)})  # one for each micro-batch
 tokens = np.array({_list(split.tokens)})
 print("mean of means  ", means.mean())
 print("true token mean", pooled_mean(means * tokens, tokens))"""
+
+
+def loss(lens: Lens) -> str:
+    """Return the loss of the whole group."""
+    s = lens.spec
+    spec = f"estimator={s.estimator!r}, ddof={s.ddof}, eps={s.eps!r}, scale={s.scale!r}"
+    return f"""from grpo_core import AdvantageSpec, Group, GroupBatch, Objective, loss_terms
+
+group = Group.from_json({_json(lens.group)!r})
+spec = AdvantageSpec({spec})
+objective = {_objective(lens)}
+terms = loss_terms(GroupBatch.from_groups([group], spec), objective)
+print(float(terms.loss))"""
+
+
+def _json(group: Group) -> str:
+    return json.dumps(group.to_json(), separators=(",", ":"))
+
+
+def _objective(lens: Lens) -> str:
+    """Return the objective as code: only what differs from its defaults."""
+    plain = Objective()
+    changed = {
+        name: value
+        for name in Objective.__dataclass_fields__
+        if (value := getattr(lens.objective, name)) != getattr(plain, name)
+    }
+    return "Objective(" + ", ".join(f"{name}={value!r}" for name, value in changed.items()) + ")"

@@ -156,6 +156,7 @@ def choice(name: str, options: Sequence[Any] | None = None, *, hide_label: bool 
         help=help_of(name),
         on_change=lambda: state.put({name: st.session_state[key]}),
         label_visibility="collapsed" if hide_label else "visible",
+        wrap=True,
     )
 
 
@@ -186,7 +187,7 @@ def preset_pills(page: str) -> None:
         t("preset.label"),
         presets.names(page),
         key=key,
-        format_func=lambda name: t(f"preset.{page}.{name}"),
+        format_func=lambda name: t(f"preset.{page}.{name}" if known(f"preset.{page}.{name}") else f"group.{name}"),
         on_change=take,
         label_visibility="collapsed",
     )
@@ -315,8 +316,8 @@ def _inert(value: Any) -> Any:
     return "'" + value if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
-def take_away(page: str, key: str, python: Callable[[], str], table: Callable[[], Table]) -> None:
-    """Draw the Python that gives the number shown, and buttons for data and picture."""
+def take_away(page: str, key: str | None, python: Callable[[], str], table: Callable[[], Table]) -> None:
+    """Draw the Python that gives the number shown, and buttons for data and, if `key` names a chart, the picture."""
     box = st.expander(t("take.title"), icon=":material/ios_share:", key=f"take-{page}", on_change="rerun")
     if not box.open:
         return
@@ -333,8 +334,9 @@ def take_away(page: str, key: str, python: Callable[[], str], table: Callable[[]
             icon=":material/table_view:",
             width="stretch",
         )
-        with right:
-            save_picture(key)
+        if key is not None:
+            with right:
+                save_picture(key)
 
 
 def save_picture(key: str) -> None:

@@ -106,7 +106,8 @@ def part_names(parts: Parts) -> list[str]:
     for members, tokens in zip(parts.members, parts.tokens, strict=True):
         first, last = members[0] + 1, members[-1] + 1
         span = str(first) if first == last else f"{first}–{last}"
-        names.append(t("chart.part", members=span, tokens=tokens))
+        key = "chart.part_one" if first == last else "chart.part"
+        names.append(t(key, members=span, tokens=tokens))
     return names
 
 

@@ -31,6 +31,9 @@ def blocks(colors: Palette, rows: Sequence[Row]) -> Figure:
     widest = max(1, *(len(row.tokens) for row in rows))
     data = [_strip(colors, i, row, tallest, widest) for i, row in enumerate(rows)]
     notes = [n for i, row in enumerate(rows) for n in _row_notes(colors, i, row, widest)]
+    notes.append(
+        note(t("chart.weights_head"), 1.015, 0.95, colors.muted, size=12, xref="paper", xanchor="left", yanchor="top")
+    )
     base = [rule(colors, x0=0, x1=widest, y0=-i, y1=-i, xref="x", yref="y") for i in range(len(rows))]
     return figure(
         data,
@@ -64,7 +67,7 @@ def _strip(colors: Palette, index: int, row: Row, tallest: float, widest: int) -
     fill = [colors.sign(row.advantage) if m else colors.grid for m in row.trains]
     edge = {"width": 2 if widest <= 24 else 0.4, "color": colors.page}
     return {
-        "type": "bar", "x": floats(positions), "y": floats(0.78 * row.weights / tallest), "base": -index, "width": 1,
+        "type": "bar", "x": floats(positions), "y": floats(0.72 * row.weights / tallest), "base": -index, "width": 1,
         "marker": {"color": fill, "line": edge}, "hovertemplate": t("hover.block"),
         "customdata": [[safe(token), plain(w, 4)] for token, w in zip(row.tokens, row.weights, strict=True)],
     }  # fmt: skip
@@ -92,23 +95,24 @@ def rules(
     colors: Palette, names: Sequence[str], totals: np.ndarray, losses: Sequence[float], advantages: np.ndarray, chosen: int
 ) -> Figure:
     """Return each rule as a bar of the completions' total weights; `totals` (rules, G), `losses` one for each rule."""
+    rows = [f"<b>{name}</b>" if r == chosen else name for r, name in enumerate(names)]
     data = []
     for i in range(totals.shape[1]):
         labels = [plain(v, 3) if v > 0.055 * totals.sum(axis=1).max() else "" for v in totals[:, i]]
         data.append(
             {
-                "type": "bar", "orientation": "h", "y": list(names), "x": floats(totals[:, i]), "text": labels,
+                "type": "bar", "orientation": "h", "y": rows, "x": floats(totals[:, i]), "text": labels,
                 "textposition": "inside", "insidetextanchor": "middle", "textangle": 0,
                 "textfont": {"size": 13, "color": "#FFFFFF"},
                 "marker": {"color": colors.sign(advantages[i]), "line": {"width": 2, "color": colors.page},
-                           "opacity": [1.0 if r == chosen else 0.55 for r in range(len(names))]},
+                           "opacity": [1.0 if r == chosen else 0.78 for r in range(len(names))]},
                 "customdata": [[i + 1, plain(v, 4)] for v in totals[:, i]], "hovertemplate": t("hover.total"),
             }
         )  # fmt: skip
     ends = totals.sum(axis=1)
     notes = [
         note(t("chart.loss", value=signed(loss)), float(end), name, colors.ink, size=14, xanchor="left", xshift=10)
-        for name, end, loss in zip(names, ends, losses, strict=True)
+        for name, end, loss in zip(rows, ends, losses, strict=True)
     ]
     return figure(
         data,
