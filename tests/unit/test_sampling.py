@@ -43,6 +43,11 @@ class TestSamplingDistribution:
         rows = backend.array([LOGP[[3, 0, 2, 1]], LOGP[[1, 2, 0, 3]]])
         backend.check(sampling_distribution(rows, top_p=0.8), [[0, 0.625, 0, 0.375], [0.375, 0, 0.625, 0]])
 
+    def test_a_set_that_reaches_top_p_up_to_rounding_is_enough(self, backend):
+        # the sum of four softmax values of 1/9 is 0.44444444444444436, a little below 4/9
+        result = sampling_distribution(backend.array(np.zeros(9)), top_p=4 / 9)
+        backend.check(result, [0.25] * 4 + [0] * 5)
+
     def test_ties(self):
         np.testing.assert_allclose(sampling_distribution([0.0, 1.0, 0.0], top_k=2)[[0, 2]], 1 / (2 + math.e))
         np.testing.assert_allclose(sampling_distribution([0.0, 0.0, 0.0], top_p=0.5), [0.5, 0.5, 0])
