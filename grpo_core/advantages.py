@@ -20,6 +20,7 @@ from grpo_core.baselines import (
     nonzero_scaled_advantages,
     whiten,
 )
+from grpo_core.credit import td_errors
 
 SCALES = ("group", "batch", "none")
 REWARD_AGGREGATIONS = ("sum_then_normalize", "normalize_then_sum")
@@ -392,16 +393,9 @@ def gae(rewards: Array, values: Array, *, gamma: float, lam: float) -> Array:
     [0.713, 0.57, 0.3]
     """
     gamma, lam = number(gamma, "gamma", low=0.0, high=1.0), number(lam, "lam", low=0.0, high=1.0)
-    rewards, values = as_data(rewards, "rewards"), as_data(values, "values")
-    if rewards.ndim != 1 or values.ndim != 1 or values.shape[0] != rewards.shape[0] + 1:
-        raise ValueError(
-            f"values must have one entry more than rewards, both one-dimensional; got shapes {tuple(rewards.shape)}"
-            f" and {tuple(values.shape)}"
-        )
-    xp = namespace(rewards, values)
-    deltas = rewards + gamma * values[1:] - values[:-1]
+    deltas = td_errors(rewards, values, gamma=gamma)
     result: list[Array] = []
     for t in reversed(range(deltas.shape[0])):
         delta = deltas[t : t + 1]
         result.append(delta + gamma * lam * result[-1] if result else delta)
-    return xp.concat(result[::-1]) if result else deltas
+    return namespace(deltas).concat(result[::-1]) if result else deltas

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from grpo_core._arrays import Array, as_data, namespace, number, whole_number
-from grpo_core.advantages import as_rewards
+from grpo_core._moments import as_rewards
 
 
 def td_errors(rewards: Array, values: Array, *, gamma: float = 1.0) -> Array:
