@@ -178,7 +178,7 @@ def loss_terms(batch: GroupBatch, objective: Objective) -> LossTerms:
     inputs = _surrogate_inputs(batch, objective)
     surrogate = SURROGATES[objective.surrogate]
     value = surrogate.objective(inputs, **objective.surrogate_parameters())
-    value = _restricted(value, batch, inputs, objective)
+    value = restricted(value, batch, inputs, objective)
     kl = _kl(batch, inputs, objective) if objective.beta > 0 else None
     weights = _weights(batch, inputs.mask, objective)
     xp = namespace(weights)
@@ -210,8 +210,8 @@ def _surrogate_inputs(batch: GroupBatch, objective: Objective) -> SurrogateInput
     return SurrogateInputs(batch.logp, batch.old_logp, log_ratio, ratio, advantages, mask, batch.uniform)
 
 
-def _restricted(value: Array, batch: GroupBatch, inputs: SurrogateInputs, objective: Objective) -> Array:
-    """Apply what restricts or reweights the policy term alone; the KL term and the normaliser do not see it."""
+def restricted(value: Array, batch: GroupBatch, inputs: SurrogateInputs, objective: Objective) -> Array:
+    """Return `value` with what restricts or reweights the policy term alone; KL term and normaliser do not see it."""
     xp = namespace(value)
     keep = inputs.mask
     if objective.off_policy_threshold is not None:
@@ -275,6 +275,8 @@ def _counts(accounting: Accounting, objective: Objective) -> dict[str, float]:
         # TRL: the tokens of the generation batch, spread evenly over its optimizer steps; ranks are averaged later.
         share = accounting.micro_batches / accounting.generation_steps / accounting.processes
         return {"tokens": max(float(accounting.tokens), 1.0) * share}
+    if objective.scope == "global" and objective.aggregation == "token_sum":
+        return {"scale": float(accounting.processes)}  # ranks are averaged later, micro-batches are summed
     if objective.scope == "global" and accounting.sequences is not None and objective.aggregation != "token_mean":
         return {"sequences": float(accounting.sequences) / accounting.processes}
     return {"scale": 1.0 / accounting.micro_batches}
