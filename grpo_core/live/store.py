@@ -21,12 +21,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from grpo_core.live.config import RunConfig, check_live_setting
+from grpo_core.live.commands import Command, check_command
+from grpo_core.live.config import RunConfig
 from grpo_core.live.groups import split_event
 
 ACTIVE = ("queued", "running", "paused")
 ENDED = ("finished", "stopped", "failed")
-COMMANDS = ("pause", "resume", "stop", "step", "set")
 HEARTBEAT_SECONDS = 1.0
 SILENT_SECONDS = 15.0
 """A run on another machine is taken for dead after this long without a heartbeat."""
@@ -91,14 +91,6 @@ class RunStoreError(RuntimeError):
 
 class RunnerBusy(RunStoreError):  # noqa: N818 - it is a state of affairs, not a defect
     """A run was asked for while another one is active."""
-
-
-@dataclass(frozen=True)
-class Command:
-    """One wish of a user for a running training."""
-
-    name: str
-    value: Any = None
 
 
 @dataclass(frozen=True)
@@ -323,17 +315,6 @@ class RunStore:
                 yield db
 
 
-def check_command(name: str, value: Any) -> Any:
-    """Return a command's value in its proper form; a ValueError says what is accepted."""
-    if name not in COMMANDS:
-        raise ValueError(f"unknown command {name!r}: accepted are {', '.join(COMMANDS)}")
-    if name != "set":
-        return None
-    if not isinstance(value, Mapping) or not value:
-        raise ValueError(f"set takes the settings to change, as in {{'learning_rate': 2e-4}}; got {value!r}")
-    return {setting: check_live_setting(setting, wish) for setting, wish in value.items()}
-
-
 def _run_changes(event: Mapping[str, Any], now: float) -> dict[str, Any]:
     """What an event changes in its run's own row."""
     kind = event["event"]
@@ -341,8 +322,8 @@ def _run_changes(event: Mapping[str, Any], now: float) -> dict[str, Any]:
         return {"state": "running", "started": now, "device": event["device"]}
     if kind == "end":
         return {"state": event["state"], "reason": event.get("reason", ""), "ended": now}
-    if kind == "command" and event["name"] in ("pause", "resume"):
-        return {"state": "paused" if event["name"] == "pause" else "running"}
+    if kind == "command" and event["name"] in ("pause", "step", "resume"):
+        return {"state": "running" if event["name"] == "resume" else "paused"}
     return {}
 
 

@@ -26,9 +26,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Score:
-    """What a verifier says of one completion: the reward that trains, and the parts it is made of."""
+    """What a verifier says of one completion: the reward that trains (None: it cannot say), and its parts."""
 
-    reward: float
+    reward: float | None
     accuracy: float
     format: float
 
@@ -52,12 +52,17 @@ class Task:
         return problems
 
     def held_out(self, count: int) -> list[Problem]:
-        """Give the first `count` different held-out problems: the same ones for every run and seed."""
+        """Give `count` different held-out problems: the same ones for every run and seed.
+
+        Fewer only when the task has not that many.
+        """
         rng = random.Random(f"held out {self.name}")
         found: dict[str, Problem] = {}
-        while len(found) < count:
+        for _ in range(20):
             for problem in self.sample(rng, count, held_out=True):
                 found.setdefault(problem.prompt, problem)
+            if len(found) >= count:
+                break
         return list(found.values())[:count]
 
     def score(self, completion: str, problem: Problem) -> Score:
@@ -124,6 +129,8 @@ TASKS: Mapping[str, Task] = MappingProxyType(
         task.name: task
         for task in (
             Task("shell_game", swaps=5, verifier="exact"),
+            Task("shell_game_short", swaps=3, verifier="exact"),
+            Task("shell_game_long", swaps=6, verifier="exact"),
             Task("shell_game_lenient", swaps=5, verifier="lenient"),
             Task("shell_game_format", swaps=5, verifier="format_only"),
         )

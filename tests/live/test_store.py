@@ -8,9 +8,10 @@ import sys
 
 import pytest
 
+from grpo_core.live.commands import Command
 from grpo_core.live.config import RunConfig
 from grpo_core.live.groups import event_group
-from grpo_core.live.store import Command, RunnerBusy, RunStore, RunStoreError
+from grpo_core.live.store import RunnerBusy, RunStore, RunStoreError
 
 START = {"event": "start", "step": 0, "seconds": 0.0, "device": "cpu"}
 

@@ -1,0 +1,28 @@
+"""Commands: what a user may ask of a training that is going on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_core.live.config import check_live_setting
+
+COMMANDS = ("pause", "resume", "stop", "step", "set")
+
+
+@dataclass(frozen=True)
+class Command:
+    """One wish of a user: pause, resume, stop, step (one step, then pause), or set with settings to change."""
+
+    name: str
+    value: Any = None
+
+
+def check_command(name: str, value: Any) -> Any:
+    """Return a command's value in its proper form; a ValueError says what is accepted."""
+    if name not in COMMANDS:
+        raise ValueError(f"unknown command {name!r}: accepted are {', '.join(COMMANDS)}")
+    if name != "set":
+        return None
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(f"set takes the settings to change, as in {{'learning_rate': 2e-4}}; got {value!r}")
+    return {setting: check_live_setting(setting, wish) for setting, wish in value.items()}

@@ -1,0 +1,376 @@
+"""The trainer: an iterator of events that knows nothing of processes, databases or pages.
+
+Events are plain data, one dictionary each, in this order: "start", "eval" at step 0, then "step" events with an
+"eval" every so often and a "command" for each command as it takes effect, and a last "end".
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch import Tensor
+
+from grpo_core import (
+    AdvantageSpec,
+    GroupAdvantages,
+    Objective,
+    as_rewards,
+    compute_advantages,
+    get_recipe,
+    group_kind,
+    importance_ratio,
+    kind_counts,
+    kl_estimate,
+    length_statistics,
+    masked_mean,
+    ratio_histogram,
+    reward_statistics,
+)
+from grpo_core.live.commands import Command
+from grpo_core.live.config import RunConfig
+from grpo_core.live.engines import Engine, make_engine
+from grpo_core.live.evaluate import evaluate
+from grpo_core.live.model import Policy, device_name, load_policy, use_threads
+from grpo_core.live.rollout import Rollout, encode, sample
+from grpo_core.live.tasks import TASKS, Problem, Score, Task
+from grpo_core.live.update import DivergedError, Optimizer, UpdateInputs, update
+
+Event = dict[str, Any]
+Commands = Callable[[], Iterable[Command]]
+"""Called often; gives the commands that have arrived since the last call."""
+
+POLL_SECONDS = 0.02
+
+
+def train(config: RunConfig, commands: Commands | None = None) -> Iterator[Event]:
+    """Train as the config says and yield events; see the module's docstring and groups.py for their shapes.
+
+    The same config gives the same events on one machine, times apart. A loss that is not finite ends the run with
+    state "failed" and the reason; the weights stay those of the last good step. Closing the iterator ends it.
+    """
+    run = _Run(config, commands or (lambda: ()))
+    yield run.start_event()
+    yield run.eval_event()
+    try:
+        while run.step < run.config.steps:
+            yield from run.obey()
+            if run.stopped:
+                break
+            yield run.step_event()
+            if run.step % run.config.eval_every == 0 or run.step == run.config.steps:
+                yield run.eval_event()
+    except DivergedError as error:
+        reason = f"Step {run.step + 1} cannot be taken: {error}. The weights are those of step {run.step}."
+        yield run.event("end", state="failed", reason=reason)
+        return
+    yield run.event("end", state="stopped" if run.stopped else "finished", reason="")
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A rollout's texts, scores and advantages; lists have one entry a completion, in the rollout's order."""
+
+    rows: list[list[int]]
+    texts: list[str]
+    scores: list[Score]
+    rewards: np.ndarray  # (P, G)
+    advantages: GroupAdvantages
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """Log-probabilities (B, T) after the update and under the reference, where they were measured."""
+
+    logp: Tensor | None
+    ref_logp: Tensor | None
+
+
+class _Clock:
+    """Measures named shares of a step."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """Add the time since the last lap to a share."""
+        now = time.perf_counter()
+        self.times[name] = self.times.get(name, 0.0) + now - self._last
+        self._last = now
+
+
+class _Run:
+    """The state of one training run: policy, optimizer, random numbers, settings, where it stands."""
+
+    def __init__(self, config: RunConfig, commands: Commands) -> None:
+        self.config, self._commands = config, commands
+        self.task: Task = TASKS[config.task]
+        self.policy = load_policy(self.task.start, config.device)
+        use_threads(self.policy)
+        self.engine = make_engine(self.policy)
+        self.reference = make_engine(load_policy(self.task.start, config.device))
+        self.optimizer = Optimizer(self.policy.model, learning_rate=config.learning_rate)
+        self.prompts = random.Random(f"prompts {config.seed}")
+        self.chances = torch.Generator().manual_seed(config.seed)
+        self.held_out = self.task.held_out(config.eval_prompts)
+        self.step = self.tokens = 0
+        self.stopped = self.paused = False
+        self.train_seconds = self._paused_seconds = 0.0
+        self._began = self._due = time.perf_counter()
+        self._steps_left = 0
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def event(self, kind: str, **entries: Any) -> Event:
+        """Give an event stamped with step and seconds since the start, pauses left out."""
+        seconds = time.perf_counter() - self._began - self._paused_seconds
+        return {"event": kind, "step": self.step, "seconds": round(seconds, 4), **entries}
+
+    def start_event(self) -> Event:
+        """Say what is about to be trained, and where."""
+        config, model = self.config, self.policy.model
+        return self.event(
+            "start",
+            config=config.to_dict(),
+            warnings=list(config.warnings()),
+            device=device_name(self.policy.device),
+            threads=torch.get_num_threads(),
+            model=type(model).__name__,
+            parameters=self.policy.parameters,
+            vocabulary=model.config.vocab_size,
+            versions={"torch": torch.__version__, "transformers": transformers.__version__},
+        )
+
+    def eval_event(self) -> Event:
+        """Measure accuracy on the held-out prompts."""
+        found = evaluate(
+            self.policy, self.engine, self.held_out, max_new_tokens=self.config.max_new_tokens,
+            temperature=self.config.temperature,
+        )  # fmt: skip
+        return self.event("eval", **_rounded(found), prompts=len(self.held_out))
+
+    def step_event(self) -> Event:
+        """Take one step: sample, score, update, and say everything about it."""
+        clock = _Clock()
+        problems = self.task.sample(self.prompts, self.config.prompts_per_step)
+        rollout = self._sample(problems)
+        clock.lap("sampling")
+        judged = self._judge(problems, rollout)
+        clock.lap("scoring")
+        ref_logp = self._reference_logps(rollout)
+        clock.lap("reference")
+        learned = self._update(rollout, judged, ref_logp)
+        clock.lap("update")
+        probe = _Probe(self._logps(self.engine, rollout) if self.config.probe else None, ref_logp)
+        clock.lap("probe")
+        self.step += 1
+        measured = _measured(rollout, judged, probe)  # after learned: its KLs are the ones measured by the probe
+        metrics = {**learned, **measured, **self._settings(), **self._speed(rollout, clock)}
+        groups = group_events(self.policy, problems, rollout, judged, probe)
+        return self.event("step", **_rounded(metrics), **_histogram(rollout, probe), groups=groups)
+
+    # --- the parts of a step ----------------------------------------------------------------------
+
+    def _sample(self, problems: list[Problem]) -> Rollout:
+        return sample(
+            self.engine,
+            encode(self.policy, [problem.prompt for problem in problems]),
+            group_size=self.config.group_size,
+            max_new_tokens=self.config.max_new_tokens,
+            eos=self.policy.tokenizer.eos_token_id,
+            generator=self.chances,
+            temperature=self.config.temperature,
+        )
+
+    def _judge(self, problems: list[Problem], rollout: Rollout) -> _Judged:
+        lengths = rollout.completions.lengths.tolist()
+        rows = [row[:n] for row, n in zip(rollout.completions.tokens.tolist(), lengths, strict=True)]
+        texts, size = self.policy.texts(rows), self.config.group_size
+        scores = [self.task.score(text, problems[i // size]) for i, text in enumerate(texts)]
+        rewards = as_rewards([score.reward for score in scores]).reshape(-1, size)
+        return _Judged(rows, texts, scores, rewards, compute_advantages(rewards, advantage_spec(self.config)))
+
+    def _reference_logps(self, rollout: Rollout) -> Tensor | None:
+        return self._logps(self.reference, rollout) if self.config.probe or self.config.beta > 0 else None
+
+    @torch.no_grad()
+    def _logps(self, engine: Engine, rollout: Rollout) -> Tensor:
+        plan = engine.plan(rollout.prompts, rollout.completions)
+        return engine.logps(plan, temperature=self.config.temperature)
+
+    def _update(self, rollout: Rollout, judged: _Judged, ref_logp: Tensor | None) -> dict[str, float]:
+        advantages = torch.from_numpy(judged.advantages.advantages.reshape(-1)).to(rollout.logp)
+        return update(
+            self.engine,
+            self.optimizer,
+            rollout,
+            UpdateInputs(advantages, ref_logp if self.config.beta > 0 else None),
+            objective_of(self.config),
+            inner_epochs=self.config.inner_epochs,
+            learning_rate=self.config.learning_rate,
+            max_grad_norm=self.config.max_grad_norm,
+            temperature=self.config.temperature,
+        )
+
+    def _settings(self) -> dict[str, float]:
+        names = ("learning_rate", "beta", "epsilon_low", "epsilon_high", "temperature")
+        return {name: getattr(self.config, name) for name in names}
+
+    def _speed(self, rollout: Rollout, clock: _Clock) -> dict[str, float]:
+        sampled = int(rollout.completions.lengths.sum())
+        self.tokens += sampled + int(rollout.prompts.lengths.sum()) * self.config.group_size
+        spent = sum(clock.times.values())
+        self.train_seconds += spent
+        shares = {f"time/{name}": seconds for name, seconds in clock.times.items()}
+        return {
+            **shares,
+            "step_time": spent,
+            "train_seconds": self.train_seconds,
+            "tokens_per_second": sampled / spent,
+            "completion_tokens": sampled,
+            "num_tokens": self.tokens,
+        }
+
+    # --- commands and pace ------------------------------------------------------------------------
+
+    def obey(self) -> Iterator[Event]:
+        """Take the commands that have come, and wait while the run is paused or ahead of its pace."""
+        since = time.perf_counter()
+        yield from self._take()
+        while not self.stopped and self._must_wait():
+            time.sleep(POLL_SECONDS)
+            if self.paused:
+                now = time.perf_counter()
+                self._paused_seconds, since = self._paused_seconds + now - since, now
+            else:
+                since = time.perf_counter()
+            yield from self._take()
+        self._steps_left = max(0, self._steps_left - 1)
+        self._due = max(self._due, time.perf_counter() - POLL_SECONDS) + 1.0 / (self.config.pace or 1e9)
+
+    def _must_wait(self) -> bool:
+        if self.paused:
+            return self._steps_left == 0
+        return self.config.pace is not None and time.perf_counter() < self._due
+
+    def _take(self) -> Iterator[Event]:
+        for command in self._commands():
+            yield self.event("command", name=command.name, value=command.value, **self._apply(command))
+
+    def _apply(self, command: Command) -> dict[str, Any]:
+        """Let a command take effect; a setting that is not accepted changes nothing and says why."""
+        if command.name == "set":
+            try:
+                self.config = self.config.changed(**command.value)
+            except (TypeError, ValueError) as error:
+                return {"refused": str(error)}
+            return {}
+        self.stopped = self.stopped or command.name == "stop"
+        self.paused = {"pause": True, "step": True, "resume": False}.get(command.name, self.paused)
+        self._steps_left = self._steps_left + 1 if command.name == "step" else 0
+        return {}
+
+
+def objective_of(config: RunConfig) -> Objective:
+    """Give the objective of a run: the recipe's, with the run's beta, clip range and length limit."""
+    recipe = get_recipe(config.recipe)
+    return recipe.with_constant(config.max_new_tokens).replace(
+        beta=config.beta, epsilon_low=config.epsilon_low, epsilon_high=config.epsilon_high
+    )
+
+
+def advantage_spec(config: RunConfig) -> AdvantageSpec:
+    """Give the advantages of a run: the recipe's, scaled as the run says where it says something."""
+    spec = get_recipe(config.recipe).advantage
+    return spec if config.scale_rewards == "recipe" else replace(spec, scale=config.scale_rewards)
+
+
+def group_events(
+    policy: Policy, problems: list[Problem], rollout: Rollout, judged: _Judged, probe: _Probe
+) -> list[Event]:
+    """Write the groups of a step as plain data; see grpo_core.live.groups."""
+    size = rollout.completions.group_size
+    lengths = [len(row) for row in judged.rows]
+    logp = probe.logp if probe.logp is not None else rollout.logp
+    parts = {"old_logp": rollout.logp, "logp": logp, "entropy": rollout.entropy}
+    if probe.ref_logp is not None:
+        parts["ref_logp"] = probe.ref_logp
+    heavy: dict[str, list[Any]] = {name: _ragged(values, lengths) for name, values in parts.items()}
+    heavy["tokens"] = policy.token_texts(judged.rows)
+    finish = ["eos" if done else "length" for done in rollout.finished.tolist()]
+    found = []
+    for i, problem in enumerate(problems):
+        span = slice(i * size, (i + 1) * size)
+        rows = {name: values[span] for name, values in heavy.items()}
+        light = _light_group(problem, judged, i, span)
+        found.append({**light, "lengths": lengths[span], "finish": finish[span], "ref_logp": None, **rows})
+    return found
+
+
+def _light_group(problem: Problem, judged: _Judged, i: int, span: slice) -> Event:
+    """What a group's event says of texts, rewards and advantages."""
+    scores, rewards = judged.scores[span], _with_none(judged.rewards[i])
+    return {
+        "prompt": problem.prompt,
+        "answer": problem.answer,
+        "completions": judged.texts[span],
+        "rewards": rewards,
+        "reward_parts": {part: [getattr(s, part) for s in scores] for part in ("accuracy", "format")},
+        "mean": round(float(judged.advantages.mean[i]), 6),
+        "std": round(float(judged.advantages.std[i]), 6),
+        "advantages": [round(a, 6) for a in judged.advantages.advantages[i].tolist()],
+        "kind": group_kind(rewards),
+    }
+
+
+def _measured(rollout: Rollout, judged: _Judged, probe: _Probe) -> dict[str, float]:
+    """What a rollout says of rewards, lengths, entropy and the distance to the old and the reference policy."""
+    mask, rewards = rollout.completions.mask, reward_statistics(judged.rewards)
+    kinds = kind_counts([_with_none(row) for row in judged.rewards])
+    found = {
+        "reward_mean": rewards["reward"],
+        **rewards,
+        **{f"rewards/{part}/mean": _mean_part(judged, part) for part in ("accuracy", "format")},
+        **{f"groups/{kind}": float(count) for kind, count in kinds.items()},
+        **length_statistics(rollout.completions.lengths.cpu().numpy(), ~rollout.finished.cpu().numpy()),
+        "entropy": float(masked_mean(rollout.entropy, mask)),
+    }
+    if probe.ref_logp is not None:
+        found["kl"] = float(masked_mean(kl_estimate(rollout.logp, probe.ref_logp), mask))
+    if probe.logp is not None:
+        found["kl_old"] = float(masked_mean(kl_estimate(rollout.logp, probe.logp), mask))
+    return found
+
+
+def _mean_part(judged: _Judged, part: str) -> float:
+    return float(np.mean([getattr(score, part) for score in judged.scores]))
+
+
+def _histogram(rollout: Rollout, probe: _Probe) -> Event:
+    """The importance ratios after the update, counted; nothing when the probe is off."""
+    if probe.logp is None:
+        return {}
+    mask = rollout.completions.mask
+    counts, edges = ratio_histogram(importance_ratio(probe.logp, rollout.logp, mask), mask)
+    return {"ratio_histogram": {"edges": [round(x, 6) for x in edges.tolist()], "counts": counts.tolist()}}
+
+
+def _with_none(rewards: np.ndarray) -> list[float | None]:
+    """Give rewards as a list, None where a completion could not be scored."""
+    return [None if np.isnan(reward) else float(reward) for reward in rewards]
+
+
+def _ragged(values: Tensor, lengths: list[int]) -> list[list[float]]:
+    """Give (B, T) as lists of each completion's own tokens, rounded to a millionth."""
+    rows = values.detach().cpu().double().round(decimals=6).tolist()
+    return [row[:n] for row, n in zip(rows, lengths, strict=True)]
+
+
+def _rounded(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Seven significant digits are all a float32 has."""
+    return {name: value if isinstance(value, int) else float(f"{value:.7g}") for name, value in metrics.items()}

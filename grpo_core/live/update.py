@@ -1,0 +1,151 @@
+"""The update: groups and advantages in, new weights out. The loss is grpo_core.loss_terms and nothing else."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from grpo_core import GroupBatch, Objective, batch_statistics, loss_terms
+from grpo_core.live.engines import Engine
+from grpo_core.live.rollout import Rollout
+
+
+class DivergedError(ArithmeticError):
+    """The loss or its gradient is no longer a finite number; the weights are those of the last good step."""
+
+
+class Optimizer:
+    """AdamW over all weights as one vector, so that a step is a handful of operations.
+
+    The model's parameters become views of one tensor, and so do their gradients. betas 0.9 and 0.99, eps 1e-8, no
+    weight decay.
+    """
+
+    def __init__(self, model: Any, *, learning_rate: float) -> None:
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.weights = torch.nn.Parameter(torch.cat([parameter.detach().flatten() for parameter in parameters]))
+        self.weights.grad = torch.zeros_like(self.weights)
+        start = 0
+        for parameter in parameters:
+            end = start + parameter.numel()
+            parameter.data = self.weights.data[start:end].view(parameter.shape)
+            parameter.grad = self.weights.grad[start:end].view(parameter.shape)
+            start = end
+        self._adam = torch.optim.AdamW(
+            [self.weights], lr=learning_rate, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.0, fused=True
+        )
+
+    @property
+    def gradient(self) -> Tensor:
+        """The gradient of all weights as one vector."""
+        assert self.weights.grad is not None
+        return self.weights.grad
+
+    def zero(self) -> None:
+        """Set the gradient to 0."""
+        self.gradient.zero_()
+
+    def step(self, *, learning_rate: float, max_norm: float) -> float:
+        """Scale the gradient down to max_norm where it is longer, move the weights, and give its length before."""
+        norm = float(torch.linalg.vector_norm(self.gradient))
+        if not math.isfinite(norm):
+            raise DivergedError(f"the gradient's norm is {norm}")
+        if norm > max_norm:
+            self.gradient.mul_(max_norm / (norm + 1e-6))
+        self._adam.param_groups[0]["lr"] = learning_rate
+        self._adam.step()
+        return norm
+
+
+@dataclass(frozen=True)
+class UpdateInputs:
+    """What an update needs beside the rollout: advantages (B,), the reference's log-probabilities or None."""
+
+    advantages: Tensor
+    ref_logp: Tensor | None = None
+
+
+def informative_groups(advantages: Tensor, group_size: int, *, beta: float) -> Tensor:
+    """Which groups an update must forward, as indices.
+
+    With beta 0 a completion without advantage gives no gradient, so that a group in which no completion has one
+    can be left out of the forward pass. It still counts in every mean. With beta above 0 all are needed.
+    """
+    kept = (advantages.view(-1, group_size) != 0).any(1) | (beta > 0)
+    return kept.nonzero().squeeze(1)
+
+
+def policy_batch(
+    engine: Engine,
+    rollout: Rollout,
+    inputs: UpdateInputs,
+    *,
+    kept: Tensor,
+    plan: Any,
+    old_logp: Tensor | None,
+    temperature: float,
+) -> GroupBatch:
+    """Give the batch of all completions, with gradients on those of the kept groups.
+
+    The others stand there with the log-probabilities they were sampled with: ratio 1, advantage 0. old_logp None
+    means that the policy has not moved since sampling: its log-probabilities are then the current ones without
+    gradient, so that the ratio is exactly 1.
+    """
+    completions, size = rollout.completions, rollout.completions.group_size
+    logp = rollout.logp
+    if len(kept):
+        fresh = engine.logps(plan, temperature=temperature)
+        fresh = torch.nn.functional.pad(fresh, (0, logp.shape[1] - fresh.shape[1]))
+        rows = (kept[:, None] * size + torch.arange(size, device=kept.device)).flatten()
+        logp = logp.index_copy(0, rows, fresh)
+    return GroupBatch(
+        logp=logp,
+        old_logp=logp.detach() if old_logp is None else old_logp,
+        ref_logp=inputs.ref_logp,
+        mask=completions.mask,
+        advantages=inputs.advantages,
+        truncated=~rollout.finished,
+    )
+
+
+def update(
+    engine: Engine,
+    optimizer: Optimizer,
+    rollout: Rollout,
+    inputs: UpdateInputs,
+    objective: Objective,
+    *,
+    inner_epochs: int,
+    learning_rate: float,
+    max_grad_norm: float,
+    temperature: float,
+) -> dict[str, float]:
+    """Make inner_epochs optimizer steps on one batch; give loss, grad_norm and the core's batch statistics.
+
+    Every number is the mean over the inner epochs. Raises DivergedError, before the weights move, when the loss or
+    the gradient is not finite. A batch in which nothing trains still takes its optimizer steps, as in other
+    trainers: momentum goes on moving the weights.
+    """
+    size = rollout.completions.group_size
+    kept = informative_groups(inputs.advantages, size, beta=objective.beta)
+    plan = None
+    if len(kept):
+        plan = engine.plan(rollout.prompts.select(kept), rollout.completions.groups(kept))
+    old_logp: Tensor | None = None
+    totals: dict[str, float] = {}
+    for _ in range(inner_epochs):
+        batch = policy_batch(engine, rollout, inputs, kept=kept, plan=plan, old_logp=old_logp, temperature=temperature)
+        old_logp = batch.old_logp
+        terms = loss_terms(batch, objective)
+        loss = float(terms.loss.detach())
+        if not math.isfinite(loss):
+            raise DivergedError(f"the loss is {loss}")
+        optimizer.zero()
+        if terms.loss.requires_grad:
+            terms.loss.backward()
+        norm = optimizer.step(learning_rate=learning_rate, max_norm=max_grad_norm)
+        found = {"loss": loss, "grad_norm": norm, **batch_statistics(batch, terms, objective)}
+        totals = {name: totals.get(name, 0.0) + value / inner_epochs for name, value in found.items()}
+    return totals
