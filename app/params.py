@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from app.bench import bench_cases
 from app.words import t
 from grpo_core import RECIPES, AdvantageSpec, Objective, get_recipe
+from grpo_core.rewards import SCRIPTS
 
 DEFAULT_RECIPE = "grpo_paper"
 
@@ -18,8 +21,8 @@ DEFAULT_RECIPE = "grpo_paper"
 class Param:
     """One setting. `name` is its key in the session and in the URL.
 
-    `kind`: "number", "whole", "choice" or "numbers" (a list). `default`: None with `from_recipe` means "what the recipe
-    says". `low` and `high` are the slider's ends; `floor` and `ceiling`, where they lie further out, are accepted when
+    `kind`: "number", "whole", "choice", "numbers" (a list) or "packed" (text made by `link.pack`). `default`: None with
+    `from_recipe` means "what the recipe says". `low` and `high` are the slider's ends; `floor` and `ceiling`, where they lie further out, are accepted when
     typed. `optional`: None ("off") is a value of its own. `stops`: the values a slider offers; `log`: its scale.
     """
 
@@ -36,6 +39,7 @@ class Param:
     from_recipe: bool = False
     stops: tuple[float, ...] = ()
     log: bool = False
+    longest: int = 200  # characters that are read from a link
 
     def parse(self, text: str) -> Any:
         """Return the value that `text` stands for; ValueError says what is accepted."""
@@ -43,9 +47,11 @@ class Param:
             return None
         if self.kind == "choice":
             return self._chosen(text)
+        if self.kind == "packed":
+            return self._packed(text)
         if self.kind == "numbers":
-            return tuple(self._number(part) for part in self._parts(text))
-        return self._number(text)
+            return tuple(self.number(part) for part in self._parts(text))
+        return self.number(text)
 
     def write(self, value: Any) -> str:
         """Return the text that `parse` reads back as `value`."""
@@ -53,7 +59,7 @@ class Param:
             return "off"
         if self.kind == "numbers":
             return ",".join(_short(x) for x in value)
-        return str(value) if self.kind in ("choice", "whole") else _short(value)
+        return str(value) if self.kind in ("choice", "whole", "packed") else _short(value)
 
     def _chosen(self, text: str) -> Any:
         for choice in self.choices:
@@ -61,13 +67,19 @@ class Param:
                 return choice
         raise ValueError(t("accept.one_of", choices=", ".join(map(str, self.choices))))
 
+    def _packed(self, text: str) -> str:
+        if re.fullmatch(r"[A-Za-z0-9_-]+", text) is None or len(text) >= self.longest:
+            raise ValueError(t("accept.packed"))
+        return text
+
     def _parts(self, text: str) -> list[str]:
         parts = text.split(",")
         if not 2 <= len(parts) <= 8:
             raise ValueError(t("accept.list"))
         return parts
 
-    def _number(self, text: str) -> float | int:
+    def number(self, text: str) -> float | int:
+        """Return one number that lies in the range; ValueError says what is accepted."""
         try:
             value = float(text)
         except ValueError:
@@ -89,12 +101,91 @@ def _number(name: str, default: Any, low: float, high: float, step: float, **mor
     return Param(name=name, kind="number", default=default, low=low, high=high, step=step, **more)
 
 
+def _whole(name: str, default: Any, low: int, high: int, **more: Any) -> Param:
+    return Param(name=name, kind="whole", default=default, low=low, high=high, step=1, **more)
+
+
+def _numbers(name: str, default: tuple[float, ...], low: float, high: float, step: float, **more: Any) -> Param:
+    return Param(name=name, kind="numbers", default=default, low=low, high=high, step=step, **more)
+
+
 def _choice(name: str, choices: tuple[Any, ...], **more: Any) -> Param:
     return Param(name=name, kind="choice", choices=choices, **{"default": choices[0], **more})
 
 
 _RECIPE = {"from_recipe": True, "default": None}
 _EPS_STOPS = (0.0, 1e-9, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
+
+_FREE = {"floor": -100.0, "ceiling": 100.0}
+_LOGP = {"low": -40.0, "high": 0.0, "step": 0.1, "floor": -10_000.0}
+_PPO = (
+    _choice("ppo_view", ("critic", "memory", "trust", "dpo", "where", "rounds", "compared")),
+    _choice("critic_view", ("gae", "vine")),
+    _numbers("tr", (0.0, 0.0, 1.0), -1.0, 1.0, 0.05, **_FREE),
+    _numbers("tv", (0.2, 0.4, 0.7), 0.0, 1.0, 0.01, **_FREE),
+    _number("gamma", 1.0, 0.0, 1.0, 0.01),
+    _number("lam", 0.9, 0.0, 1.0, 0.01),
+    _number("boot", None, 0.0, 1.0, 0.01, optional=True, **_FREE),
+    _whole("at_t", 1, 1, 8),
+    _numbers("vine", (0.4, 0.5, 0.8, 0.3, 0.7), 0.0, 1.0, 0.01),
+    _whole("vine_k", 9, 1, 64),
+    _whole("vine_len", 512, 8, 16384, log=True),
+    _number("vine_r", 1.0, 0.0, 1.0, 0.01, **_FREE),
+    _choice("mem_prec", ("mixed", "bf16", "fp32")),
+    _number("mem_p", 7.0, 0.1, 1000.0, 0.1, log=True),
+    _number("mem_r", None, 0.1, 1000.0, 0.1, log=True, optional=True),
+    _number("mem_v", None, 0.1, 1000.0, 0.1, log=True, optional=True),
+    _choice("trust_view", ("bound", "step")),
+    _number("alpha", 0.1, 0.0, 0.5, 0.005),
+    _number("a_max", 1.0, 0.05, 10.0, 0.05, ceiling=1000.0),
+    _whole("horizon", 10, 1, 1000, log=True),
+    _numbers("nat_p", (0.7, 0.2, 0.1), 0.0, 1.0, 0.01),
+    _numbers("nat_r", (0.0, 1.0, 0.5), -1.0, 1.0, 0.01, **_FREE),
+    _number("nat_d", 0.02, 1e-4, 1.0, 1e-4, log=True),
+    _choice("dpo_view", ("pair", "optimum")),
+    *(_number(name, value, **_LOGP) for name, value in (("lw", -10.0), ("rw", -12.0), ("ll", -15.0), ("rl", -11.0))),
+    _number("dpo_beta", 0.1, 0.01, 2.0, 0.01, floor=1e-6, ceiling=1000.0),
+    _numbers("opt_ref", (0.5, 0.3, 0.2), 0.0, 1.0, 0.01),
+    _numbers("opt_r", (1.0, 0.0, 2.0), -2.0, 2.0, 0.01, **_FREE),
+    _number("opt_beta", 0.5, 0.05, 10.0, 0.01, log=True, floor=1e-3, ceiling=1000.0),
+    _choice("where_view", ("tokens", "chain")),
+    _whole("comp", 1, 1, 64),
+    _numbers("ch_p", (0.9, 0.6, 0.3), 0.0, 1.0, 0.01),
+    _numbers("ch_q", (0.5, 0.5, 0.5), 0.0, 1.0, 0.01),
+    _whole("it_i", 2, 1, 4),
+    _whole("it_m", 3, 1, 6),
+    _whole("it_mu", 2, 1, 6),
+    _whole("moment", 1, 1, 200),
+    _number("replay", 0.1, 0.0, 0.5, 0.01, ceiling=1.0),
+)
+_SAMPLING = (
+    _choice("samp_view", ("dynamic", "budget", "temperature", "pass")),
+    _numbers("rates", (0.02, 0.2, 0.5, 0.9, 1.0), 0.0, 1.0, 0.01),
+    _choice("refill", ("keep", "resample", "retry"), default="resample"),
+    _whole("batch_n", 64, 1, 1024, log=True),
+    _whole("budget", 256, 8, 8192, log=True),
+    _numbers("probs", (0.5, 0.3, 0.15, 0.05), 0.0, 1.0, 0.01),
+    _number("temp", 1.0, 0.1, 2.0, 0.01, floor=0.01, ceiling=100.0),
+    _whole("top_k", None, 1, 8, optional=True),
+    _number("top_p", None, 0.05, 1.0, 0.01, floor=0.001, optional=True),
+    _number("t_temp", 1.0, 0.1, 2.0, 0.01, floor=0.01, ceiling=100.0),
+    _whole("seq_n", 100, 1, 10_000, log=True),
+    _whole("pk_n", 16, 1, 256),
+    _whole("pk_c", 2, 0, 256),
+    _whole("pk_k", 8, 1, 256),
+)
+_WEIGHT = {"low": -1.0, "high": 2.0, "step": 0.05, "optional": True, **_FREE}
+_REWARDS = (
+    _choice("bench", tuple(bench_cases())),
+    Param(name="bench_x", kind="packed", optional=True, longest=8001),
+    _choice("rew_view", ("scores", "lengths")),
+    _number("w_tag", 1.0, **_WEIGHT),
+    *(_number(name, None, **_WEIGHT) for name in ("w_box", "w_num", "w_any", "w_fmt", "w_lang", "w_long")),
+    _choice("no_answer", ("wrong", "unscored")),
+    _choice("script", tuple(SCRIPTS)),
+    _whole("long_max", 60, 2, 32_768, log=True),
+    _whole("long_cache", 20, 0, 32_768),
+)
 
 PARAMS: Mapping[str, Param] = {
     param.name: param
@@ -130,6 +221,9 @@ PARAMS: Mapping[str, Param] = {
         Param(name="ref", kind="numbers", default=(0.5, 0.5), low=0.0, high=1.0, step=0.01),
         _choice("red_view", ("tokens", "rules", "parts")),
         Param(name="parts", kind="whole", default=2, low=1, high=16, step=1),
+        *_PPO,
+        *_SAMPLING,
+        *_REWARDS,
     )
 }
 

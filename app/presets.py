@@ -1,4 +1,4 @@
-"""The telling cases of each page, as data: which teaching group, which settings. content/presets.json holds them."""
+"""The telling cases of each page, as data: which teaching group, which settings. content/presets*.json hold them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from app.words import CONTENT
 
 
 @cache
+def _pages() -> Mapping[str, Mapping[str, Any]]:
+    files = sorted(CONTENT.glob("presets*.json"))
+    return {page: data for file in files for page, data in json.loads(file.read_text(encoding="utf-8")).items()}
+
+
+@cache
 def presets(page: str) -> Mapping[str, Mapping[str, Any]]:
     """Return a page's presets by name: {"group": id} and {"set": {setting: value}}, each optional."""
-    data = json.loads((CONTENT / "presets.json").read_text(encoding="utf-8"))[page]
-    return {name: {**preset, "set": _values(preset.get("set", {}))} for name, preset in data.items()}
+    return {name: {**preset, "set": _values(preset.get("set", {}))} for name, preset in _pages()[page].items()}
 
 
 def _values(settings: Mapping[str, str]) -> dict[str, Any]:

@@ -207,17 +207,26 @@ def _take(name: str, raw: Any, gesture: Any) -> None:
     elif kind == "events":
         size = int(_ranged(text, 2, 8))
         put({name: (get(name) + (0.1,) * size)[:size] for name in ("cur", "ref")}, gesture=gesture)
-    elif kind in ("cur", "ref"):
+    elif kind == "count":
+        put({name: resized_list(get(name), int(_ranged(text, 2, 8))) for name in index.split("+")}, gesture=gesture)
+    elif index and kind in PARAMS:
         parts = list(get(kind))
-        parts[int(index)] = _ranged(text, 0.0, 1.0, whole=False)
+        parts[int(index)] = _setting(kind, text, cell=True)
         put({kind: tuple(parts)}, gesture=gesture)
     else:
         put({name: _setting(name, text)}, gesture=gesture)
 
 
-def _setting(name: str, text: str) -> Any:
+def resized_list(values: tuple[float, ...], size: int) -> tuple[float, ...]:
+    """Return `size` numbers: the first ones, and the last one repeated where there are too few."""
+    return (values + values[-1:] * size)[:size]
+
+
+def _setting(name: str, text: str, *, cell: bool = False) -> Any:
+    """Return the value that was typed: the whole setting, or one `cell` of a list."""
+    text = text.strip().replace(chr(0x2212), "-")
     try:
-        return PARAMS[name].parse(text.strip().replace(chr(0x2212), "-"))
+        return PARAMS[name].number(text) if cell else PARAMS[name].parse(text)
     except ValueError as accepted:
         raise ValueError(t("edit.accepted", accepted=str(accepted))) from None
 
