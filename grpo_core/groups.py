@@ -14,7 +14,13 @@ import numpy as np
 
 from grpo_core._arrays import Array, check_mask, check_same_shape
 from grpo_core._moments import as_rewards
-from grpo_core.advantages import AdvantageSpec, GroupAdvantages, compute_advantages, group_kind
+from grpo_core.advantages import (
+    AdvantageSpec,
+    GroupAdvantages,
+    compute_advantages,
+    group_kind,
+    multi_reward_advantages,
+)
 
 FINISHES = ("eos", "length", "unknown")
 MAX_COMPLETIONS = 4096
@@ -94,9 +100,18 @@ class Group:
         """The rewards as float64 (G,), nan for unscored."""
         return as_rewards(list(self.rewards))
 
-    def advantages(self, spec: AdvantageSpec) -> GroupAdvantages:
-        """Return the group's advantages under `spec`."""
-        return compute_advantages(self.reward_array, spec)
+    def advantages(self, spec: AdvantageSpec, *, greedy_reward: float | None = None) -> GroupAdvantages:
+        """Return the group's advantages under `spec`; the group is a batch of its own.
+
+        Lengths are the group's. "normalize_then_sum" takes `reward_parts` with weight 1 each, or the reward itself if
+        it has no parts. `greedy_reward`, of the prompt's greedy completion, is needed by "greedy_baseline" only.
+        """
+        greedy = None if greedy_reward is None else np.asarray(float(greedy_reward))
+        return _advantages(self.reward_array, np.asarray(self.lengths), self._part_array(), spec, greedy)
+
+    def _part_array(self) -> np.ndarray:
+        parts = list(self.reward_parts.values()) or [self.rewards]
+        return np.stack([as_rewards(list(part)) for part in parts], axis=-1)
 
     def replace(self, **changes: Any) -> Group:
         """Return a copy with some fields changed; everything is checked again."""
@@ -268,8 +283,18 @@ class GroupBatch:
         )
 
     @classmethod
-    def from_groups(cls, groups: Sequence[Group], spec: AdvantageSpec, *, xp: Any = np) -> GroupBatch:
-        """Return one padded float64 batch of all completions, with each group's advantages under `spec`."""
+    def from_groups(
+        cls,
+        groups: Sequence[Group],
+        spec: AdvantageSpec,
+        *,
+        xp: Any = np,
+        greedy_rewards: Sequence[float] | None = None,
+    ) -> GroupBatch:
+        """Return one padded float64 batch of all completions, with each group's advantages under `spec`.
+
+        `greedy_rewards`, one for each group, are needed by the estimator "greedy_baseline" only.
+        """
         _require(len(groups) > 0, "groups must hold at least one group")
         mask = _padded([row for g in groups for row in g.mask or ()], bool)
         has_ref = all(g.ref_logp is not None for g in groups)
@@ -278,19 +303,49 @@ class GroupBatch:
             old_logp=xp.asarray(_padded([row for g in groups for row in g.old_logp or ()], float)),
             ref_logp=xp.asarray(_padded([row for g in groups for row in g.ref_logp or ()], float)) if has_ref else None,
             mask=xp.asarray(mask),
-            advantages=xp.asarray(grouped_advantages(groups, spec)),
+            advantages=xp.asarray(grouped_advantages(groups, spec, greedy_rewards=greedy_rewards)),
             truncated=xp.asarray(np.array([cut for g in groups for cut in g.truncated], dtype=bool)),
         )
 
 
-def grouped_advantages(groups: Sequence[Group], spec: AdvantageSpec) -> np.ndarray:
-    """Return the advantages (B,) of all completions of `groups`, whatever the groups' sizes."""
+def grouped_advantages(
+    groups: Sequence[Group], spec: AdvantageSpec, *, greedy_rewards: Sequence[float] | None = None
+) -> np.ndarray:
+    """Return the advantages (B,) of all completions of `groups`, whatever the groups' sizes.
+
+    Lengths and reward parts are the groups' own, as in `Group.advantages`; `greedy_rewards` has one number a group.
+    """
     widest = max(group.size for group in groups)
-    rewards = np.full((len(groups), widest), np.nan)
-    for row, group in zip(rewards, groups, strict=True):
-        row[: group.size] = group.reward_array
-    advantages = compute_advantages(rewards, spec).advantages
+    rewards, lengths = np.full((len(groups), widest), np.nan), np.zeros((len(groups), widest))
+    for i, group in enumerate(groups):
+        rewards[i, : group.size], lengths[i, : group.size] = group.reward_array, group.lengths
+    greedy = None if greedy_rewards is None else np.asarray(greedy_rewards, dtype=np.float64)
+    advantages = _advantages(rewards, lengths, _padded_parts(groups, widest, spec), spec, greedy).advantages
     return np.concatenate([row[: group.size] for row, group in zip(advantages, groups, strict=True)])
+
+
+def _padded_parts(groups: Sequence[Group], widest: int, spec: AdvantageSpec) -> np.ndarray | None:
+    if spec.reward_aggregation != "normalize_then_sum":
+        return None
+    names = list(groups[0].reward_parts)
+    same = all(list(group.reward_parts) == names for group in groups)
+    _require(same, "groups must all have the same reward_parts when each is normalised before the sum")
+    parts = np.full((len(groups), widest, max(len(names), 1)), np.nan)
+    for i, group in enumerate(groups):
+        parts[i, : group.size] = group._part_array()
+    return parts
+
+
+def _advantages(
+    rewards: np.ndarray,
+    lengths: np.ndarray,
+    parts: np.ndarray | None,
+    spec: AdvantageSpec,
+    greedy: np.ndarray | None,
+) -> GroupAdvantages:
+    if spec.reward_aggregation == "normalize_then_sum" and parts is not None:
+        return multi_reward_advantages(parts, spec, lengths=lengths)
+    return compute_advantages(rewards, spec, lengths=lengths, greedy_rewards=greedy)
 
 
 def _padded(rows: Sequence[Sequence[Any]], dtype: Any) -> np.ndarray:

@@ -147,6 +147,21 @@ def sapo_surrogate(
     return (4.0 / tau) * _sigmoid(tau * (ratio - 1.0)) * advantages
 
 
+def sapo_slope(
+    ratio: Array,
+    advantages: Array,
+    *,
+    tau_positive: float = 1.0,
+    tau_negative: float = 1.05,
+) -> Array:
+    """Return d(sapo_surrogate)/d(ratio): 4 sigmoid(x) (1 - sigmoid(x)) A with x = tau (r - 1), which is A at r = 1."""
+    xp = namespace(ratio, advantages)
+    one = xp.ones_like(ratio * advantages)
+    tau = xp.where(advantages > 0, one * float(tau_positive), one * float(tau_negative))
+    gate = _sigmoid(tau * (ratio - 1.0))
+    return 4.0 * gate * (1.0 - gate) * advantages
+
+
 def _sigmoid(x: Array) -> Array:
     """Return the logistic function without overflow at either end: half of 1 + tanh(x / 2)."""
     return 0.5 * (1.0 + namespace(x).tanh(0.5 * x))
@@ -307,10 +322,15 @@ def kl_cov_surrogate(
     `share` of the tokens that train, at least one, are penalised. Source: arXiv:2505.22617; verl 0.9.1 'kl_cov'.
     """
     xp = namespace(ratio, advantages)
-    wanted = number(share, "share", low=0.0, high=1.0) * _count(mask)
-    penalised = largest(covariance, mask, count=max(int(wanted), 1))
+    penalised = kl_cov_penalised(covariance, mask, share=share)
     penalty = number(coefficient, "coefficient", low=0.0) * xp.abs(log_ratio)
     return ratio * advantages - xp.where(penalised, penalty, xp.zeros_like(penalty))
+
+
+def kl_cov_penalised(covariance: Array, mask: Array, *, share: float = 2e-4) -> Array:
+    """Return the tokens that KL-Cov penalises: `share` of those that train, at least one, by largest covariance."""
+    wanted = number(share, "share", low=0.0, high=1.0) * _count(mask)
+    return largest(covariance, mask, count=max(int(wanted), 1))
 
 
 def largest(values: Array, mask: Array, *, count: int) -> Array:

@@ -4,7 +4,15 @@ import math
 import numpy as np
 import pytest
 
-from grpo_core import Accounting, AdvantageSpec, Group, GroupBatch
+from grpo_core import (
+    Accounting,
+    AdvantageSpec,
+    Group,
+    GroupBatch,
+    Whitening,
+    compute_advantages,
+    multi_reward_advantages,
+)
 
 
 def make(**changes):
@@ -278,3 +286,58 @@ class TestGroupBatch:
     def test_shapes_are_checked(self, changes, says):
         with pytest.raises(ValueError, match=says):
             arrays(**changes)
+
+
+class TestAdvantagesOfAnyEstimator:
+    """A group brings what an estimator may need beside the rewards: lengths, reward parts, the greedy reward."""
+
+    def test_lengths(self):
+        spec = AdvantageSpec(estimator="length_weighted")
+        group = ragged(2, 8)
+        expected = compute_advantages([0.0, 1.0], spec, lengths=np.array([2, 8])).advantages
+        np.testing.assert_array_equal(group.advantages(spec).advantages, expected)
+        np.testing.assert_array_equal(GroupBatch.from_groups([group], spec).advantages, expected)
+
+    def test_whitening_over_the_tokens_of_all_groups(self):
+        spec = AdvantageSpec(estimator="reward", whitening=Whitening(ddof=0, eps=0.0))
+        advantages = GroupBatch.from_groups([ragged(2, 8), ragged(3, 3, 3)], spec).advantages
+        lengths, rewards = np.array([2, 8, 3, 3, 3]), np.array([0.0, 1.0, 0.0, 1.0, 0.0])
+        mean = (lengths * rewards).sum() / lengths.sum()
+        std = np.sqrt((lengths * (rewards - mean) ** 2).sum() / lengths.sum())
+        np.testing.assert_allclose(advantages, (rewards - mean) / std, rtol=1e-12)
+
+    def test_reward_parts(self):
+        spec = AdvantageSpec(reward_aggregation="normalize_then_sum")
+        parts = {"right": (1.0, 0.0, 0.0), "form": (0.0, 0.1, None)}
+        group = ragged(1, 1, 1).replace(rewards=(1.0, 0.1, 0.0), reward_parts=parts)
+        stacked = np.array([[1.0, 0.0], [0.0, 0.1], [0.0, np.nan]])
+        expected = multi_reward_advantages(stacked, spec).advantages
+        np.testing.assert_allclose(group.advantages(spec).advantages, expected, rtol=1e-12)
+        np.testing.assert_allclose(GroupBatch.from_groups([group], spec).advantages, expected, rtol=1e-12)
+
+    def test_without_parts_the_reward_is_the_only_function(self):
+        spec = AdvantageSpec(reward_aggregation="normalize_then_sum")
+        expected = multi_reward_advantages(np.array([[0.0], [1.0]]), spec).advantages
+        np.testing.assert_allclose(ragged(2, 8).advantages(spec).advantages, expected, rtol=1e-12)
+
+    def test_groups_with_other_parts_cannot_be_mixed(self):
+        spec = AdvantageSpec(reward_aggregation="normalize_then_sum")
+        other = ragged(1, 1).replace(reward_parts={"right": (0.0, 1.0)})
+        with pytest.raises(ValueError, match="reward_parts"):
+            GroupBatch.from_groups([ragged(1, 1), other], spec)
+
+    def test_greedy_reward(self):
+        spec = AdvantageSpec(estimator="greedy_baseline")
+        assert ragged(1, 1).advantages(spec, greedy_reward=0.25).advantages.tolist() == [-0.25, 0.75]
+        batch = GroupBatch.from_groups([ragged(1, 1), ragged(2, 2)], spec, greedy_rewards=[0.0, 1.0])
+        assert batch.advantages.tolist() == [0.0, 1.0, -1.0, 0.0]
+        with pytest.raises(ValueError, match="greedy_rewards"):
+            ragged(1, 1).advantages(spec)
+
+
+def ragged(*lengths: int) -> Group:
+    """Return a group of completions of these lengths with rewards 0, 1, 0, 1, ..."""
+    return Group(
+        prompt="p", tokens=tuple(("x",) * n for n in lengths), logp=tuple((-1.0,) * n for n in lengths),
+        rewards=tuple(float(i % 2) for i in range(len(lengths))),
+    )  # fmt: skip
