@@ -87,7 +87,7 @@ def _settings(query: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
         if name not in query:
             continue
         try:
-            value = param.parse(query[name][:200])
+            value = param.parse(query[name][: param.longest])
         except ValueError as accepted:
             notes.append(t("link.value", name=name, text=plain_text(query[name]), accepted=str(accepted)))
             continue
@@ -116,6 +116,8 @@ def _edited(base: str, group: Group, data: Any) -> tuple[str, Group]:
         raise ValueError(t("link.not_a_group"))
     whole = bool(data.pop("whole", False))
     dropped = data.pop("without", [])
+    if not isinstance(dropped, list):
+        raise ValueError(t("link.not_a_group"))
     fields = {} if whole else {k: v for k, v in group.to_json().items() if k not in dropped}
     result = bounded(Group.from_json({**fields, **data}))
     return ("" if whole else base), result
