@@ -24,15 +24,20 @@ STYLE = """<style>
 </style>"""
 
 
-def explorer(page: str, body: Callable[[Lens], None]) -> None:
-    """Draw an explorer page. Everything below the title is one fragment: a slider reruns that and nothing else."""
-    st.fragment(lambda: _frame(page, body))()
+def explorer(page: str, body: Callable[[Lens], None], *, view: str | None = None) -> None:
+    """Draw an explorer page. Everything below the title is one fragment: a slider reruns that and nothing else.
+
+    A page with many pictures names the setting that chooses one, `view`: its buttons then stand above the telling cases.
+    """
+    st.fragment(lambda: _frame(page, body, view))()
 
 
-def _frame(page: str, body: Callable[[Lens], None]) -> None:
+def _frame(page: str, body: Callable[[Lens], None], view: str | None) -> None:
     _head(page)
     _notes()
-    widgets.preset_pills(page)
+    if view is not None:
+        widgets.choice(view, hide_label=True)
+    widgets.preset_pills(page, view)
     body(look(state.group(), state.values()))
     widgets.sync_link()
 

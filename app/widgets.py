@@ -103,6 +103,19 @@ def weight_rows(name: str, probabilities: Sequence[float]) -> list[Row]:
     return rows
 
 
+def cell_rows(name: str, titles: Sequence[str], *, color: str | None = None) -> list[Row]:
+    """Return a row for each number of a list, as many as there are titles."""
+    cells = zip(state.get(name), titles, strict=False)
+    rows = [_row(f"{name}:{i}", title, value, PARAMS[name]) for i, (value, title) in enumerate(cells)]
+    return [{**row, "color": color} for row in rows] if color else rows
+
+
+def count_row(names: Sequence[str], title: str) -> Row:
+    """Return the row for the number of entries of one list, or of several that are equally long."""
+    param = Param(name="", kind="whole", low=2, high=8, step=1)
+    return {**_row("count:" + "+".join(names), title, len(state.get(names[0])), param), "wide": True}
+
+
 def _row(name: str, title: str, value: float | None, param: Param) -> Row:
     typed, problem = state.lab().errors.get(name, ("", ""))
     return {
@@ -174,9 +187,18 @@ def select(name: str, *, format_func: Callable[[Any], str]) -> None:
     )
 
 
-def preset_pills(page: str) -> None:
-    """Draw the page's telling cases; the one that the view shows is marked."""
-    key = f"preset-{page}"
+def preset_pills(page: str, view: str | None = None) -> None:
+    """Draw the page's telling cases; the one that the view shows is marked.
+
+    A page with many pictures names the setting that chooses one, `view`: then only the cases of the chosen picture are
+    offered.
+    """
+    key, names = f"preset-{page}", presets.names(page)
+    if view is not None:
+        key += f"-{state.get(view)}"
+        names = [name for name in names if presets.presets(page)[name]["set"].get(view) == state.get(view)]
+    if not names:
+        return
     _fill(key, presets.current(page))
 
     def take() -> None:
@@ -185,12 +207,26 @@ def preset_pills(page: str) -> None:
 
     st.pills(
         t("preset.label"),
-        presets.names(page),
+        names,
         key=key,
         format_func=lambda name: t(f"preset.{page}.{name}" if known(f"preset.{page}.{name}") else f"group.{name}"),
         on_change=take,
         label_visibility="collapsed",
     )
+
+
+def numbers_line(name: str) -> None:
+    """Draw a list of numbers as one line of text to edit."""
+    typed, problem = state.lab().errors.get(name, ("", ""))
+    _fill(f"line-{name}", typed if problem else ", ".join(cell(x) for x in state.get(name)))
+    st.text_input(
+        label(name),
+        key=f"line-{name}",
+        help=help_of(name),
+        on_change=lambda: state.edit_value(name, st.session_state[f"line-{name}"]),
+    )
+    if problem:
+        st.error(literal(problem), icon=":material/edit:")
 
 
 def rewards_line() -> None:
