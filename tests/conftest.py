@@ -7,7 +7,7 @@ from hypothesis import settings
 
 from tests.support import BACKENDS, Backend
 
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=60)
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=100)
 settings.load_profile("repeatable")
 
 
