@@ -18,6 +18,7 @@ from grpo_core import (
     loss_terms,
     multi_reward_advantages,
 )
+from grpo_core.token_gradients import token_gradients
 from tests.support import to_numpy
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -117,7 +118,7 @@ def make_batch(
 def differences(
     record: Mapping[str, Any], data: Mapping[str, Any], objective: Objective, accounting: Accounting | None = None
 ) -> tuple[float, float]:
-    """Return the relative difference in value (NumPy and torch, the larger) and in gradient."""
+    """Return the relative difference in value (NumPy, torch) and in gradient (torch, closed form), the larger each."""
     import torch
 
     by_numpy = float(loss_terms(make_batch(data, accounting), objective).loss)
@@ -126,8 +127,9 @@ def differences(
     loss.backward()
     value = max(abs(ours - record["value"]) for ours in (by_numpy, float(loss.detach())))
     gradient = np.asarray(record["gradient"])
-    slope = np.abs(to_numpy(logp.grad) - gradient).max() / max(np.abs(gradient).max(), 1e-12)
-    return value / max(abs(record["value"]), 1e-6), float(slope)
+    closed = token_gradients(make_batch(data, accounting), objective).total
+    slope = max(np.abs(ours - gradient).max() for ours in (to_numpy(logp.grad), closed))
+    return value / max(abs(record["value"]), 1e-6), float(slope / max(np.abs(gradient).max(), 1e-12))
 
 
 def loss_differences(package: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[float, float]:

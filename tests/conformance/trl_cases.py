@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from grpo_core import Accounting, GroupBatch, Objective, get_recipe, loss_terms
+from grpo_core.token_gradients import token_gradients
 from tests.conformance.oracle import DEFAULTS, Answer, Data, compute_loss
 from tests.support import to_numpy
 
@@ -192,14 +193,18 @@ def our_answer(case: Case, data: Data) -> tuple[float, float, np.ndarray]:
 
 
 def differences(case: Case, *, seeds: int = 4, precision: str = "float64") -> tuple[float, float]:
-    """Return the largest relative difference in value and in gradient over a few micro-batches."""
+    """Return the largest relative difference in value and in gradient over a few micro-batches.
+
+    The gradient is compared twice: torch's through our loss, and the closed form that the pages show.
+    """
     value, gradient = 0.0, 0.0
     for seed in range(seeds):
         data = make_data(case, seed)
         theirs = compute_loss(data, case.settings, precision=precision, trainer=case.trainer)
         by_numpy, by_torch, slope = our_answer(case, data)
         value = max(value, *(_relative(ours, theirs.loss) for ours in (by_numpy, by_torch)))
-        gradient = max(gradient, gradient_difference(slope, theirs))
+        closed = token_gradients(make_batch(case, data), objective_for(case)).total
+        gradient = max(gradient, *(gradient_difference(ours, theirs) for ours in (slope, closed)))
     return value, gradient
 
 

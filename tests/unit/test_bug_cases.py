@@ -12,7 +12,6 @@ from grpo_core import Accounting, AdvantageSpec, GroupBatch, Objective
 from tests.support import torch_gradient
 
 CASES = json.loads((Path(__file__).parents[1] / "cases" / "bug_reports.json").read_text(encoding="utf-8"))
-ELSEWHERE = {"B43": "pass@k belongs to grpo_core.sampling, tested beside it"}
 CHECKS = {}
 ROUNDED = {"atol": 1e-6, "rtol": 1e-6}  # the reports give six decimals
 
@@ -27,8 +26,6 @@ def checks(name):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 def test_bug_report(case):
-    if case["id"] in ELSEWHERE:
-        pytest.skip(ELSEWHERE[case["id"]])
     if case["id"] not in CHECKS:
         pytest.fail(f"{case['id']} ({case['topic']}) is not covered: add a check for it")
     CHECKS[case["id"]](case["input"], case["expected"])
@@ -311,6 +308,13 @@ def micro_batch_losses_are_summed_not_averaged(given, expected):
     np.testing.assert_allclose(np.mean(shares), expected["wrong_logged"], **ROUNDED)
 
 
+@checks("B43")
+def pass_at_k_without_replacement(given, expected):
+    for k, value, bootstrap in zip(given["k"], expected["pass_at_k"], expected["bootstrap_best_at_k"], strict=True):
+        np.testing.assert_allclose(core.pass_at_k(given["n"], given["c"], k=k), value, **ROUNDED)
+        np.testing.assert_allclose(core.best_of_k_bootstrap(given["n"], given["c"], k=k), bootstrap, **ROUNDED)
+
+
 @checks("B45")
 def summed_or_normalised_first(given, expected):
     for name in ("A", "B"):
@@ -318,6 +322,8 @@ def summed_or_normalised_first(given, expected):
         summed = core.group_advantages(rewards.sum(axis=1), eps=given["eps"]).advantages
         np.testing.assert_allclose(summed, expected["sum_then_normalise"][name], **ROUNDED)
         parts = core.group_advantages(rewards.T, eps=given["eps"]).advantages.sum(axis=0)
+        by_name = core.multi_reward_advantages(rewards[None], AdvantageSpec(eps=given["eps"])).advantages[0]
+        np.testing.assert_allclose(by_name, expected["sum_then_normalise"][name], **ROUNDED)
         np.testing.assert_allclose(parts, expected["normalise_then_sum"][name], **ROUNDED)
 
 
