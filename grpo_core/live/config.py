@@ -54,7 +54,7 @@ class RunConfig:
     @classmethod
     def for_recipe(cls, recipe: str, **settings: Any) -> "RunConfig":
         """Take beta and the clip range from the recipe itself, unless the settings name them."""
-        objective = _recipe(recipe).objective
+        objective = _recipe(check_setting("recipe", recipe)).objective
         own = {name: getattr(objective, name) for name in ("beta", "epsilon_low", "epsilon_high")}
         return cls(recipe=recipe, **{**own, **settings})
 

@@ -19,6 +19,8 @@ and, in the heavy part, one entry a token (EOS included):
     entropy          of the distribution the token was sampled from, in nats
 """
 
+import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +46,25 @@ def split_event(event: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
     if "groups" not in event:
         return light, None
     return light, {"step": event["step"], **{name: event[name] for name in parts if name in event}}
+
+
+def to_json(data: Mapping[str, Any]) -> str:
+    """Write an event as JSON that every reader accepts: a number that is not finite becomes null."""
+    try:
+        return json.dumps(data, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(data), separators=(",", ":"))
+
+
+def _finite(value: Any) -> Any:
+    """Replace numbers that are not finite by None, at any depth."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
 
 
 def event_group(group: Mapping[str, Any], *, source: str = "live") -> "Group":

@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from grpo_core.live.commands import Command, check_command
 from grpo_core.live.config import RunConfig
-from grpo_core.live.groups import split_event
+from grpo_core.live.groups import split_event, to_json
 
 ACTIVE = ("queued", "running", "paused")
 ENDED = ("finished", "stopped", "failed")
@@ -205,6 +205,12 @@ class RunStore:
         with self._write() as db:
             return bool(db.execute(query).rowcount)
 
+    def attach(self, run_id: str, pid: int) -> None:
+        """Note the process that was started for a queued run, before it can say so itself."""
+        values = {"pid": pid, "host": socket.gethostname()}
+        with self._write() as db:
+            db.execute(_RUNS.update().where(_RUNS.c.id == run_id, _RUNS.c.pid.is_(None)).values(**values))
+
     def beat(self, run_id: str) -> bool:
         """Write a heartbeat; False when the run has been ended by someone else."""
         query = _RUNS.update().where(_RUNS.c.id == run_id, _RUNS.c.state.in_(ACTIVE))
@@ -216,9 +222,9 @@ class RunStore:
     def add_event(self, run_id: str, event: Mapping[str, Any]) -> None:
         """Write one event of the trainer: its light row, its groups apart, and the run's state and step."""
         light, heavy = split_event(event)
-        blob = zlib.compress(_dumps(heavy).encode(), 1) if heavy else b""
+        blob = zlib.compress(to_json(heavy).encode(), 1) if heavy else b""
         step, now = int(event["step"]), time.time()
-        row = {"run_id": run_id, "event": event["event"], "step": step, "data": _dumps(light)}
+        row = {"run_id": run_id, "event": event["event"], "step": step, "data": to_json(light)}
         changes = {"heartbeat": now, "step": step, **_run_changes(event, now)}
         with self._write() as db:
             db.execute(_EVENTS.insert().values(**row))
@@ -386,25 +392,6 @@ def _stored_config(settings: Mapping[str, Any]) -> RunConfig:
         with suppress(ValueError, TypeError):
             config = config.changed(**{name: value})
     return config
-
-
-def _dumps(data: Mapping[str, Any]) -> str:
-    """Write JSON that every reader accepts: a number that is not finite becomes null."""
-    try:
-        return json.dumps(data, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(data), separators=(",", ":"))
-
-
-def _finite(value: Any) -> Any:
-    """Replace numbers that are not finite by None, at any depth."""
-    if isinstance(value, float):
-        return value if value - value == 0 else None
-    if isinstance(value, Mapping):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
 
 
 # --- the database itself ----------------------------------------------------------------------

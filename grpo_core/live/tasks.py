@@ -4,15 +4,17 @@ import random
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
+
+from grpo_core.rewards import accuracy_reward, gold_anywhere_reward
 
 CUPS = 5
 HELD_OUT_SHARE = 10
 """One prompt in this many is held out: chosen by a hash of its text, so the split never depends on a seed."""
 
 _WELL_FORMED = re.compile(r"(?:<think>[^<>]*</think>)?<answer>[^<>]*</answer>")
-_ANSWER = re.compile(r"<answer>([^<>]*)</answer>")
 
 
 @dataclass(frozen=True)
@@ -94,15 +96,19 @@ def is_held_out(prompt: str) -> bool:
 
 
 def format_score(completion: str) -> float:
-    """1.0 when the whole completion is an optional think block and one answer block, else 0.0."""
+    """1.0 when the whole completion is one answer block, with or without a thought before it, else 0.0.
+
+    Looser than grpo_core.format_reward, which asks for the thought: here the thought is what training must find.
+    """
     return float(_WELL_FORMED.fullmatch(completion) is not None)
 
 
 def accuracy_score(completion: str, answer: str) -> float:
-    """1.0 when the completion has exactly one answer block and it holds the right answer, else 0.0."""
-    return float(_ANSWER.findall(completion) == [answer])
+    """1.0 when the completion's answer block holds the right answer, else 0.0."""
+    return float(accuracy_reward(completion, answer, modes=("answer_tag",)) or 0.0)
 
 
+@lru_cache(maxsize=50_000)
 def exact(completion: str, answer: str) -> Score:
     """Reward 1.0 for the right answer in the right format, else 0.0."""
     accuracy, form = accuracy_score(completion, answer), format_score(completion)
@@ -111,13 +117,13 @@ def exact(completion: str, answer: str) -> Score:
 
 def lenient(completion: str, answer: str) -> Score:
     """Reward 1.0 when the right answer stands anywhere in the text: pleased without anything being solved."""
-    return Score(float(answer in completion), accuracy_score(completion, answer), format_score(completion))
+    return replace(exact(completion, answer), reward=gold_anywhere_reward(completion, answer))
 
 
 def format_only(completion: str, answer: str) -> Score:
     """Reward 1.0 for the right format whatever the answer is."""
-    form = format_score(completion)
-    return Score(form, accuracy_score(completion, answer), form)
+    score = exact(completion, answer)
+    return replace(score, reward=score.format)
 
 
 VERIFIERS: Mapping[str, Callable[[str, str], Score]] = MappingProxyType(

@@ -28,12 +28,13 @@ from grpo_core import (
     kl_estimate,
     length_statistics,
     masked_mean,
+    multi_reward_advantages,
     ratio_histogram,
     reward_statistics,
 )
 from grpo_core.live.commands import Command
 from grpo_core.live.config import RunConfig
-from grpo_core.live.engines import Engine, make_engine
+from grpo_core.live.engines import Engine, Prompts, make_engine
 from grpo_core.live.evaluate import evaluate
 from grpo_core.live.model import Policy, device_name, load_policy, use_threads
 from grpo_core.live.rollout import Rollout, encode, sample
@@ -158,7 +159,8 @@ class _Run:
         """Take one step: sample, score, update, and say everything about it."""
         clock = _Clock()
         problems = self.task.sample(self.prompts, self.config.prompts_per_step)
-        rollout = self._sample(problems)
+        prompts = encode(self.policy, [problem.prompt for problem in problems])
+        rollout = self._sample(prompts, self.config.group_size)
         clock.lap("sampling")
         judged = self._judge(problems, rollout)
         clock.lap("scoring")
@@ -176,24 +178,34 @@ class _Run:
 
     # --- the parts of a step ----------------------------------------------------------------------
 
-    def _sample(self, problems: list[Problem]) -> Rollout:
+    def _sample(self, prompts: Prompts, group_size: int, *, greedy: Tensor | None = None) -> Rollout:
         return sample(
             self.engine,
-            encode(self.policy, [problem.prompt for problem in problems]),
-            group_size=self.config.group_size,
+            prompts,
+            group_size=group_size,
             max_new_tokens=self.config.max_new_tokens,
             eos=self.policy.tokenizer.eos_token_id,
             generator=self.chances,
             temperature=self.config.temperature,
+            greedy=None if greedy is None else greedy.to(self.policy.device),
         )
 
     def _judge(self, problems: list[Problem], rollout: Rollout) -> _Judged:
-        lengths = rollout.completions.lengths.tolist()
-        rows = [row[:n] for row, n in zip(rollout.completions.tokens.tolist(), lengths, strict=True)]
-        texts, size = self.policy.texts(rows), self.config.group_size
+        rows, size = _own_tokens(rollout), self.config.group_size
+        texts, lengths = self.policy.texts(rows), [len(row) for row in rows]
         scores = [self.task.score(text, problems[i // size]) for i, text in enumerate(texts)]
         rewards = as_rewards([score.reward for score in scores]).reshape(-1, size)
-        return _Judged(rows, texts, scores, rewards, compute_advantages(rewards, advantage_spec(self.config)))
+        greedy = self._greedy_rewards(problems, rollout)
+        advantages = advantages_of(rewards, np.reshape(lengths, rewards.shape), self.config, greedy)
+        return _Judged(rows, texts, scores, rewards, advantages)
+
+    def _greedy_rewards(self, problems: list[Problem], rollout: Rollout) -> np.ndarray | None:
+        """Rewards (P,) of the prompts' greedy completions, for the one estimator that wants them (ReMax)."""
+        if advantage_spec(self.config).estimator != "greedy_baseline":
+            return None
+        likeliest = self._sample(rollout.prompts, 1, greedy=torch.ones(len(problems), dtype=torch.bool))
+        texts = self.policy.texts(_own_tokens(likeliest))
+        return as_rewards([self.task.score(*pair).reward for pair in zip(texts, problems, strict=True)])
 
     def _reference_logps(self, rollout: Rollout) -> Tensor | None:
         return self._logps(self.reference, rollout) if self.config.probe or self.config.beta > 0 else None
@@ -205,12 +217,15 @@ class _Run:
 
     def _update(self, rollout: Rollout, judged: _Judged, ref_logp: Tensor | None) -> dict[str, float]:
         advantages = torch.from_numpy(judged.advantages.advantages.reshape(-1)).to(rollout.logp)
+        objective, uniform = objective_of(self.config), None
+        if objective.surrogate == "clip_cov":
+            uniform = torch.rand(rollout.logp.shape, generator=self.chances).to(rollout.logp)
         return update(
             self.engine,
             self.optimizer,
             rollout,
-            UpdateInputs(advantages, ref_logp if self.config.beta > 0 else None),
-            objective_of(self.config),
+            UpdateInputs(advantages, ref_logp if objective.beta > 0 else None, uniform),
+            objective,
             inner_epochs=self.config.inner_epochs,
             learning_rate=self.config.learning_rate,
             max_grad_norm=self.config.max_grad_norm,
@@ -290,6 +305,16 @@ def advantage_spec(config: RunConfig) -> AdvantageSpec:
     return spec if config.scale_rewards == "recipe" else replace(spec, scale=config.scale_rewards)
 
 
+def advantages_of(
+    rewards: np.ndarray, lengths: np.ndarray, config: RunConfig, greedy_rewards: np.ndarray | None = None
+) -> GroupAdvantages:
+    """Advantages of rewards (P, G), nan for unscored, by the run's recipe; lengths (P, G) are in tokens."""
+    spec = advantage_spec(config)
+    if spec.reward_aggregation == "normalize_then_sum":
+        return multi_reward_advantages(rewards[..., None], spec, lengths=lengths)
+    return compute_advantages(rewards, spec, lengths=lengths, greedy_rewards=greedy_rewards)
+
+
 def group_events(
     policy: Policy, problems: list[Problem], rollout: Rollout, judged: _Judged, probe: _Probe
 ) -> list[Event]:
@@ -358,6 +383,12 @@ def _histogram(rollout: Rollout, probe: _Probe) -> Event:
     mask = rollout.completions.mask
     counts, edges = ratio_histogram(importance_ratio(probe.logp, rollout.logp, mask), mask)
     return {"ratio_histogram": {"edges": [round(x, 6) for x in edges.tolist()], "counts": counts.tolist()}}
+
+
+def _own_tokens(rollout: Rollout) -> list[list[int]]:
+    """Token ids of every completion, without padding."""
+    lengths = rollout.completions.lengths.tolist()
+    return [row[:n] for row, n in zip(rollout.completions.tokens.tolist(), lengths, strict=True)]
 
 
 def _with_none(rewards: np.ndarray) -> list[float | None]:

@@ -59,22 +59,32 @@ class Optimizer:
         return norm
 
 
+_PROPORTIONAL = frozenset(
+    ("clip", "policy_gradient", "unclipped", "cispo", "sapo", "vespo", "gmpo", "dppo_tv", "dppo_kl")
+)
+"""Surrogates that are the advantage times something of the completion's own: without advantage no gradient."""
+
+
 @dataclass(frozen=True)
 class UpdateInputs:
-    """What an update needs beside the rollout: advantages (B,), the reference's log-probabilities or None."""
+    """What an update needs beside the rollout: advantages (B,), and where the objective asks for them the
+    reference's log-probabilities (B, T) and random numbers in [0, 1) (B, T).
+    """
 
     advantages: Tensor
     ref_logp: Tensor | None = None
+    uniform: Tensor | None = None
 
 
-def informative_groups(advantages: Tensor, group_size: int, *, beta: float) -> Tensor:
+def informative_groups(advantages: Tensor, group_size: int, objective: Objective) -> Tensor:
     """Which groups an update must forward, as indices.
 
-    With beta 0 a completion without advantage gives no gradient, so that a group in which no completion has one
-    can be left out of the forward pass. It still counts in every mean. With beta above 0 all are needed.
+    Without a KL term a completion without advantage gives no gradient, so that a group in which no completion has
+    one can be left out of the forward pass. It still counts in every mean. All groups are needed with beta above
+    0, with an entropy bonus, and for surrogates that look at more than the advantage.
     """
-    kept = (advantages.view(-1, group_size) != 0).any(1) | (beta > 0)
-    return kept.nonzero().squeeze(1)
+    all_needed = objective.beta > 0 or objective.entropy_coefficient != 0 or objective.surrogate not in _PROPORTIONAL
+    return ((advantages.view(-1, group_size) != 0).any(1) | all_needed).nonzero().squeeze(1)
 
 
 def policy_batch(
@@ -106,7 +116,9 @@ def policy_batch(
         ref_logp=inputs.ref_logp,
         mask=completions.mask,
         advantages=inputs.advantages,
+        entropy=rollout.entropy,
         truncated=~rollout.finished,
+        uniform=inputs.uniform,
     )
 
 
@@ -129,7 +141,7 @@ def update(
     trainers: momentum goes on moving the weights.
     """
     size = rollout.completions.group_size
-    kept = informative_groups(inputs.advantages, size, beta=objective.beta)
+    kept = informative_groups(inputs.advantages, size, objective)
     plan = None
     if len(kept):
         plan = engine.plan(rollout.prompts.select(kept), rollout.completions.groups(kept))
@@ -146,6 +158,7 @@ def update(
         if terms.loss.requires_grad:
             terms.loss.backward()
         norm = optimizer.step(learning_rate=learning_rate, max_norm=max_grad_norm)
-        found = {"loss": loss, "grad_norm": norm, **batch_statistics(batch, terms, objective)}
+        with torch.no_grad():
+            found = {"loss": loss, "grad_norm": norm, **batch_statistics(batch, terms, objective)}
         totals = {name: totals.get(name, 0.0) + value / inner_epochs for name, value in found.items()}
     return totals
