@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from app import lens as lenses
 from app.lens import Distributions, Lens, Parts
 from app.numbers import bracketed, latex, short
 
@@ -83,17 +84,19 @@ def clip(probe: Any, clip_range: Mapping[str, Any]) -> list[str]:
     return [
         rf"J &= \min\!\big({unclipped_symbol},\; \mathrm{{clip}}(r,\, 1-\varepsilon_{{\mathrm{{low}}}},\,"
         rf" 1+\varepsilon_{{\mathrm{{high}}}})\,A\big)",
-        rf"&= \min\!\big({unclipped},\; \mathrm{{clip}}({r},\, {_small(low)},\, {_small(high)}) \cdot {a}\big)"
-        rf" = {latex(probe.objective, sign=True)}",
+        rf"&= \min\!\big({unclipped},\; \mathrm{{clip}}({r},\, {_small(low)},\, {_small(high)}) \cdot {a}\big)",
+        rf"&= {latex(probe.objective, sign=True)}",
     ]
 
 
 def levels(token: float, tokens: int, ratios: Mapping[str, float]) -> list[str]:
     """Return the three ratios of a completion whose tokens all have the same ratio."""
+    capped = lenses.is_capped(ratios["trajectory"])
+    relation = (r"\geq" if token > 1 else r"\leq") if capped else "="
     return [
         rf"\text{{sequence}} &= \Big(\prod_t r_t\Big)^{{1/|o|}} = \big({_small(token)}^{{{tokens}}}\big)^{{1/{tokens}}}"
         rf" = {latex(ratios['sequence'])}",
-        rf"\text{{trajectory}} &= \prod_t r_t = {_small(token)}^{{{tokens}}} = {latex(ratios['trajectory'], 2)}",
+        rf"\text{{trajectory}} &= \prod_t r_t = {_small(token)}^{{{tokens}}} {relation} {latex(ratios['trajectory'], 2)}",
     ]
 
 

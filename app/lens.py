@@ -26,6 +26,7 @@ from grpo_core import (
     token_weights,
     weighted_sum,
 )
+from grpo_core.ratios import LOG_RATIO_CAP
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,11 @@ def drift(token_ratio: float, tokens: int) -> dict[str, float]:
         level: float(importance_ratio(logp, np.zeros_like(logp), mask, level=level)[0, 0])
         for level in ("token", "sequence", "trajectory")
     }
+
+
+def is_capped(ratio: float) -> bool:
+    """Return whether the core kept this ratio from leaving the range of numbers (see grpo_core.ratios)."""
+    return abs(float(np.log(ratio))) >= LOG_RATIO_CAP * (1 - 1e-12)
 
 
 def drift_curve(token_ratio: float, tokens: int) -> tuple[np.ndarray, np.ndarray]:

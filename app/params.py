@@ -11,10 +11,22 @@ from typing import Any
 
 from app.bench import bench_cases
 from app.words import t
-from grpo_core import RECIPES, AdvantageSpec, Objective, get_recipe
+from grpo_core import RECIPES, AdvantageSpec, Objective, Recipe, get_recipe
 from grpo_core.rewards import SCRIPTS
 
 DEFAULT_RECIPE = "grpo_paper"
+
+
+def _shown(recipe: Recipe) -> bool:
+    """Return whether the settings below say all that this recipe chooses, so that the pages show it truly."""
+    a, o = recipe.advantage, recipe.objective
+    plain = a.whitening is None and a.reward_aggregation == "sum_then_normalize" and o.surrogate in SHOWN_SURROGATES
+    return plain and a.estimator in SHOWN_ESTIMATORS and o.kl_estimator in ("k1", "k2", "k3")
+
+
+SHOWN_ESTIMATORS = ("group", "leave_one_out")
+SHOWN_SURROGATES = ("clip", "policy_gradient")
+SHOWN_RECIPES = tuple(name for name, recipe in RECIPES.items() if _shown(recipe))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,9 +202,9 @@ _REWARDS = (
 PARAMS: Mapping[str, Param] = {
     param.name: param
     for param in (
-        _choice("recipe", tuple(RECIPES), default=DEFAULT_RECIPE),
+        _choice("recipe", SHOWN_RECIPES, default=DEFAULT_RECIPE),
         # shared by all pages; the recipe gives the defaults
-        _choice("estimator", ("group", "leave_one_out"), **_RECIPE),
+        _choice("estimator", SHOWN_ESTIMATORS, **_RECIPE),
         _choice("ddof", (0, 1), **_RECIPE),
         _number("eps", None, 0.0, 1.0, 1e-9, from_recipe=True, stops=_EPS_STOPS),
         _choice("scale", ("group", "batch", "none"), **_RECIPE),

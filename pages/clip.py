@@ -81,7 +81,8 @@ def level_view(lens: Lens) -> None:
     widgets.picture(figure, "drift", alt=t("alt.drift"))
     widgets.readouts([Readout(f"level_{name}", plain(value, 2)) for name, value in ratios.items()])
     widgets.formula(formulas.levels(token, tokens, ratios))
-    widgets.notice("clip", "levels", token=short(token), tokens=str(tokens), product=plain(ratios["trajectory"], 2))
+    section = "levels-capped" if lenses.is_capped(ratios["trajectory"]) else "levels"
+    widgets.notice("clip", section, token=short(token), tokens=str(tokens), product=plain(ratios["trajectory"], 2))
     widgets.check_yourself("levels", lambda: explain.drift_question(lens))
     widgets.take_away("clip", "drift", lambda: snippets.drift(token, tokens), lambda: explain.level_table(lens))
 

@@ -98,11 +98,11 @@ def rules(
     rows = [f"<b>{name}</b>" if r == chosen else name for r, name in enumerate(names)]
     data = []
     for i in range(totals.shape[1]):
-        labels = [plain(v, 3) if v > 0.055 * totals.sum(axis=1).max() else "" for v in totals[:, i]]
+        labels = [plain(v, 3) if v > 0.09 * totals.sum(axis=1).max() else "" for v in totals[:, i]]
         data.append(
             {
                 "type": "bar", "orientation": "h", "y": rows, "x": floats(totals[:, i]), "text": labels,
-                "textposition": "inside", "insidetextanchor": "middle", "textangle": 0,
+                "textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "constraintext": "none",
                 "textfont": {"size": 13, "color": "#FFFFFF"},
                 "marker": {"color": colors.sign(advantages[i]), "line": {"width": 2, "color": colors.page},
                            "opacity": [1.0 if r == chosen else 0.78 for r in range(len(names))]},
@@ -111,7 +111,7 @@ def rules(
         )  # fmt: skip
     ends = totals.sum(axis=1)
     notes = [
-        note(t("chart.loss", value=signed(loss)), float(end), name, colors.ink, size=14, xanchor="left", xshift=10)
+        note(t("chart.loss", value=signed(loss)), float(end), name, colors.ink, size=14, xanchor="left", xshift=10, bgcolor=colors.page)
         for name, end, loss in zip(rows, ends, losses, strict=True)
     ]
     return figure(

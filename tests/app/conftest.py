@@ -1,0 +1,27 @@
+"""The app under AppTest: the entry script, opened on one page with given query parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def open_page(tmp_path, monkeypatch) -> Callable[..., AppTest]:
+    """Return a function that opens a page by name, with query parameters, and runs it."""
+    monkeypatch.setenv("GRPO_LAB_RUNS", str(tmp_path))
+
+    def opened(page: str, query: Mapping[str, str] | None = None) -> AppTest:
+        at = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=30)
+        for name, value in (query or {}).items():
+            at.query_params[name] = value
+        if page != "home":
+            at.switch_page(f"../pages/{page}.py")
+        return at.run()
+
+    return opened
