@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from grpo_core.live.logprobs import token_logps
 from grpo_core.live.model import Policy
 
 
@@ -96,12 +97,6 @@ def make_engine(policy: Policy, *, general: bool = False) -> Engine:
     return GeneralEngine(policy.model)
 
 
-def token_logps(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
-    """Log-probabilities of tokens (...) under logits (..., V) divided by the temperature."""
-    scaled = logits if temperature == 1.0 else logits / temperature
-    return scaled.float().log_softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-
-
 @dataclass
 class _GeneralState:
     cache: Any
@@ -153,7 +148,7 @@ class GeneralEngine:
         logits = first.repeat_interleave(completions.group_size, 0)[:, None]
         if completions.tokens.shape[1] > 1:
             logits = torch.cat([logits, self._continue(prompts, completions, cache)], 1)
-        logp = token_logps(logits, completions.tokens, temperature)
+        logp = token_logps(logits, completions.tokens, temperature=temperature)
         return torch.where(completions.mask, logp, torch.zeros_like(logp))
 
     def _prefill(self, prompts: Prompts) -> tuple[Tensor, Any]:
