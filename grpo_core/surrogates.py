@@ -334,13 +334,14 @@ def kl_cov_penalised(covariance: Array, mask: Array, *, share: float = 2e-4) -> 
 
 
 def largest(values: Array, mask: Array, *, count: int) -> Array:
-    """Return the positions of the `count` largest values under `mask` (all of them if there are fewer)."""
+    """Return the positions of the `count` largest values under `mask` (or all of them); the first of equals come first."""
     xp = namespace(values, mask)
     keep = min(count, _count(mask))
     if keep < 1:
         return xp.zeros_like(mask)
-    ranked = xp.sort(xp.reshape(xp.where(mask, values, xp.full_like(values, -math.inf)), (-1,)), descending=True)
-    return mask & (values >= ranked[keep - 1])
+    counted = xp.where(mask, stop_gradient(values), xp.full_like(values, -math.inf))
+    order = xp.argsort(xp.reshape(counted, (-1,)), descending=True, stable=True)
+    return mask & xp.reshape(xp.argsort(order) < keep, mask.shape)
 
 
 def _count(mask: Array) -> int:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from grpo_core import categorical_kl, kl_estimate
+from grpo_core.kl import kl_from_log_ratio, kl_slope
 from tests.support import difference_gradient, to_numpy, torch_gradient
 
 LOG2 = math.log(2.0)
@@ -64,6 +65,45 @@ class TestKlEstimate:
     def test_bad_input_is_named(self, logp, ref, estimator, says):
         with pytest.raises(ValueError, match=says):
             kl_estimate(logp, ref, estimator=estimator)
+
+
+class TestOtherForms:
+    @pytest.mark.parametrize("estimator", ["k1+", "k2+", "k3+", "abs+"])
+    def test_plus_keeps_the_value_and_takes_k2_s_gradient(self, estimator):
+        import torch
+
+        logp, ref = np.array([-1.0, -2.0]), np.array([-1 - LOG2, -2 + LOG2])
+        value = kl_estimate(logp, ref, estimator=estimator)
+        np.testing.assert_allclose(value, kl_estimate(logp, ref, estimator=estimator[:-1]), rtol=1e-15)
+        slope = torch_gradient(lambda x: kl_estimate(x, torch.tensor(ref), estimator=estimator).sum(), logp)
+        np.testing.assert_allclose(slope, logp - ref, rtol=1e-12)
+
+    def test_abs(self, backend):
+        backend.check(kl_estimate(backend.array([0.0, 0.0]), backend.array([-2, 3]), estimator="abs"), [2.0, 3.0])
+
+    @pytest.mark.parametrize("estimator", ["k1", "k2", "k3", "abs", "k1+", "k3+", "abs+"])
+    def test_slope_is_the_derivative(self, estimator):
+        import torch
+
+        d = np.array([-3.0, -0.1, 0.2, 2.0])
+        slope = torch_gradient(lambda x: kl_estimate(x, torch.tensor(d), estimator=estimator).sum(), np.zeros(4))
+        np.testing.assert_allclose(kl_slope(d, estimator=estimator), slope, rtol=1e-12)
+
+    def test_caps_bound_the_log_ratio_and_the_value(self, backend):
+        d = backend.array([30.0, -30.0, 1.0])
+        capped = kl_from_log_ratio(d, log_ratio_cap=20.0, value_cap=10.0)
+        backend.check(capped, [10.0, 10.0, math.e - 2])
+        only_ratio = kl_from_log_ratio(d, estimator="k1", log_ratio_cap=20.0)
+        backend.check(only_ratio, [-20.0, 20.0, -1.0])
+
+    @pytest.mark.parametrize("d", [800.0, -800.0])
+    def test_a_capped_term_has_a_finite_gradient(self, d):
+        slope = torch_gradient(lambda x: kl_from_log_ratio(-x, log_ratio_cap=20.0, value_cap=10.0).sum(), [-d])
+        assert slope.tolist() == [0.0]
+
+    def test_a_cap_must_be_positive(self):
+        with pytest.raises(ValueError, match="cap must be finite and above 0, got 0"):
+            kl_from_log_ratio(np.zeros(1), value_cap=0)
 
 
 class TestCategoricalKl:
