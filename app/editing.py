@@ -89,9 +89,7 @@ def with_length(group: Group, index: int, length: int, *, source: Group | None =
     ends = origin.finish is not None and origin.finish[index] == "eos"
     positions = _fitted(own, length, ends)
     changes = {
-        name: tuple(
-            tuple(p[k] for p in positions) if i == index else row for i, row in enumerate(getattr(group, name))
-        )
+        name: tuple(tuple(p[k] for p in positions) if i == index else row for i, row in enumerate(getattr(group, name)))
         for k, name in enumerate(_ROWS)
         if getattr(group, name) is not None
     }
@@ -100,9 +98,7 @@ def with_length(group: Group, index: int, length: int, *, source: Group | None =
 
 def _positions(group: Group, index: int) -> list[tuple[Any, ...]]:
     rows = [getattr(group, name) for name in _ROWS]
-    return [
-        tuple(row[index][k] if row is not None else -1.0 for row in rows) for k in range(len(group.tokens[index]))
-    ]
+    return [tuple(row[index][k] if row is not None else -1.0 for row in rows) for k in range(len(group.tokens[index]))]
 
 
 def _fitted(own: list[tuple[Any, ...]], length: int, ends: bool) -> list[tuple[Any, ...]]:

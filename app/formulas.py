@@ -1,4 +1,4 @@
-r"""Formulas as LaTeX: symbols, then the current numbers, then the result. Numbers only; a reader's text never enters."""
+r"""Formulas as LaTeX: symbols, then the current numbers, then the result. Numbers only, never a reader's text."""
 
 from __future__ import annotations
 
@@ -74,7 +74,6 @@ def mixed(p: float, size: int, value: float) -> list[str]:
     ]
 
 
-
 def clip(probe: Any, clip_range: Mapping[str, Any]) -> list[str]:
     """Return the clipped surrogate at the probe."""
     low, high, delta = 1 - clip_range["epsilon_low"], 1 + clip_range["epsilon_high"], clip_range["delta"]
@@ -92,11 +91,12 @@ def clip(probe: Any, clip_range: Mapping[str, Any]) -> list[str]:
 def levels(token: float, tokens: int, ratios: Mapping[str, float]) -> list[str]:
     """Return the three ratios of a completion whose tokens all have the same ratio."""
     capped = lenses.is_capped(ratios["trajectory"])
+    product = latex(ratios["trajectory"], 2)
     relation = (r"\geq" if token > 1 else r"\leq") if capped else "="
     return [
         rf"\text{{sequence}} &= \Big(\prod_t r_t\Big)^{{1/|o|}} = \big({_small(token)}^{{{tokens}}}\big)^{{1/{tokens}}}"
         rf" = {latex(ratios['sequence'])}",
-        rf"\text{{trajectory}} &= \prod_t r_t = {_small(token)}^{{{tokens}}} {relation} {latex(ratios['trajectory'], 2)}",
+        rf"\text{{trajectory}} &= \prod_t r_t = {_small(token)}^{{{tokens}}} {relation} {product}",
     ]
 
 
@@ -142,9 +142,7 @@ def expectation(both: Distributions, name: str) -> list[str]:
 
 def _terms(both: Distributions, name: str) -> str:
     """Return the sum with the numbers of up to three events put in."""
-    parts = [
-        rf"{latex(p, 2)}\cdot {bracketed(v, 3)}" for p, v in zip(both.current, both.estimates[name], strict=True)
-    ]
+    parts = [rf"{latex(p, 2)}\cdot {bracketed(v, 3)}" for p, v in zip(both.current, both.estimates[name], strict=True)]
     return " + ".join(parts if len(parts) <= 2 else [parts[0], r"\dots", parts[-1]])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -59,14 +59,20 @@ class Lens:
 
 def look(group: Group, values: Mapping[str, Any]) -> Lens:
     """Return the group seen through the settings."""
-    spec = params.advantage_spec(values)
-    objective = params.objective(values, longest=longest(group))
+    return look_under(group, values, params.advantage_spec(values), params.objective(values, longest=longest(group)))
+
+
+def look_under(group: Group, values: Mapping[str, Any], spec: AdvantageSpec, objective: Objective) -> Lens:
+    """Return the group seen through another advantage definition and another objective."""
     no_reference = objective.beta > 0 and group.ref_logp is None
     if no_reference:
         objective = objective.replace(beta=0.0)
-    batch = GroupBatch.from_groups([group], spec)
-    terms = loss_terms(batch, objective)
-    return Lens(group, values, spec, objective, batch, group.advantages(spec), terms, no_reference)
+    greedy = float(values["greedy"])
+    batch = GroupBatch.from_groups([group], spec, greedy_rewards=[greedy])
+    if objective.surrogate == "clip_cov":  # it drops tokens at random: one draw, chosen by its number
+        batch = replace(batch, uniform=np.random.default_rng(values["draw"]).random(batch.logp.shape))
+    scores = group.advantages(spec, greedy_reward=greedy)
+    return Lens(group, values, spec, objective, batch, scores, loss_terms(batch, objective), no_reference)
 
 
 def longest(group: Group) -> int:

@@ -32,7 +32,12 @@ sections = {
 if (ROOT / "pages" / "live.py").exists():
     sections[t("nav.train")] = [page("live", ":material/play_circle:")]
 
-st.set_page_config(page_title=t("app.title"), page_icon=str(ROOT / "app" / "content" / "icon.svg"), layout="wide", initial_sidebar_state=230)
+st.set_page_config(
+    page_title=t("app.title"),
+    page_icon=str(ROOT / "app" / "content" / "icon.svg"),
+    layout="wide",
+    initial_sidebar_state=230,
+)
 st.html(shell.STYLE)
 here = st.navigation(sections)
 state.open_page(here.url_path, st.query_params.to_dict())

@@ -5,37 +5,32 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from app.alternatives import ALTERNATIVES
 from app.bench import bench_cases
 from app.words import t
-from grpo_core import RECIPES, AdvantageSpec, Objective, Recipe, get_recipe
+from grpo_core import RECIPES, SURROGATES, AdvantageSpec, Objective, get_recipe
+from grpo_core.advantages import ESTIMATORS
+from grpo_core.differences import choice_names
 from grpo_core.rewards import SCRIPTS
 
 DEFAULT_RECIPE = "grpo_paper"
 
 
-def _shown(recipe: Recipe) -> bool:
-    """Return whether the settings below say all that this recipe chooses, so that the pages show it truly."""
-    a, o = recipe.advantage, recipe.objective
-    plain = a.whitening is None and a.reward_aggregation == "sum_then_normalize" and o.surrogate in SHOWN_SURROGATES
-    return plain and a.estimator in SHOWN_ESTIMATORS and o.kl_estimator in ("k1", "k2", "k3")
-
-
-SHOWN_ESTIMATORS = ("group", "leave_one_out")
-SHOWN_SURROGATES = ("clip", "policy_gradient")
-SHOWN_RECIPES = tuple(name for name, recipe in RECIPES.items() if _shown(recipe))
+SHOWN_RECIPES = tuple(RECIPES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Param:
     """One setting. `name` is its key in the session and in the URL.
 
-    `kind`: "number", "whole", "choice", "numbers" (a list) or "packed" (text made by `link.pack`). `default`: None with
-    `from_recipe` means "what the recipe says". `low` and `high` are the slider's ends; `floor` and `ceiling`, where they lie further out, are accepted when
-    typed. `optional`: None ("off") is a value of its own. `stops`: the values a slider offers; `log`: its scale.
+    `kind`: "number", "whole", "choice", "names" (several of `choices`), "numbers" (a list) or "packed" (text made by
+    `link.pack`). `default`: None with `from_recipe` means "what the recipe says". `low` and `high` are the slider's
+    ends; `floor` and `ceiling`, where they lie further out, are accepted when typed. `optional`: None ("off") is a value
+    of its own. `stops`: the values a slider offers; `log`: its scale.
     """
 
     name: str
@@ -61,6 +56,8 @@ class Param:
             return self._chosen(text)
         if self.kind == "packed":
             return self._packed(text)
+        if self.kind == "names":
+            return tuple(self._chosen(part) for part in text.split(","))
         if self.kind == "numbers":
             return tuple(self.number(part) for part in self._parts(text))
         return self.number(text)
@@ -71,6 +68,8 @@ class Param:
             return "off"
         if self.kind == "numbers":
             return ",".join(_short(x) for x in value)
+        if self.kind == "names":
+            return ",".join(value)
         return str(value) if self.kind in ("choice", "whole", "packed") else _short(value)
 
     def _chosen(self, text: str) -> Any:
@@ -198,13 +197,27 @@ _REWARDS = (
     _whole("long_max", 60, 2, 32_768, log=True),
     _whole("long_cache", 20, 0, 32_768),
 )
+_LOSS = (
+    _choice("surrogate", tuple(SURROGATES), **_RECIPE),
+    _choice("klw", ("plain", "weighted"), **_RECIPE),
+    _choice("cut", ("train", "drop"), **_RECIPE),
+    _number("greedy", 0.0, 0.0, 1.0, 0.01, **_FREE),
+    _whole("draw", 0, 0, 99),
+    _choice("loss_view", ("tokens", "compare", "whatif", "settings")),
+    _numbers("tok", None, 1.0, 100_000.0, 1.0, optional=True),  # completion and position, from 1
+    _choice("other", tuple(RECIPES), default="dapo_paper"),
+    Param(name="kept", kind="names", choices=choice_names(), optional=True),  # not taken over
+    _choice("heat", ("difference", "first", "second")),
+    _choice("unit", ("absolute", "share")),
+    _choice("alt", tuple(ALTERNATIVES), default="reduce:token_mean"),
+)
 
 PARAMS: Mapping[str, Param] = {
     param.name: param
     for param in (
-        _choice("recipe", SHOWN_RECIPES, default=DEFAULT_RECIPE),
+        _choice("recipe", tuple(RECIPES), default=DEFAULT_RECIPE),
         # shared by all pages; the recipe gives the defaults
-        _choice("estimator", SHOWN_ESTIMATORS, **_RECIPE),
+        _choice("estimator", tuple(ESTIMATORS), **_RECIPE),
         _choice("ddof", (0, 1), **_RECIPE),
         _number("eps", None, 0.0, 1.0, 1e-9, from_recipe=True, stops=_EPS_STOPS),
         _choice("scale", ("group", "batch", "none"), **_RECIPE),
@@ -214,9 +227,7 @@ PARAMS: Mapping[str, Param] = {
         _number("delta", None, 1.0, 10.0, 0.1, from_recipe=True, optional=True),
         _choice("kl", ("k1", "k2", "k3"), **_RECIPE),
         _number("beta", None, 0.0, 1.0, 0.01, from_recipe=True),
-        _choice(
-            "reduce", ("sequence_mean", "token_mean", "constant", "sequence_sum", "token_sum"), **_RECIPE
-        ),
+        _choice("reduce", ("sequence_mean", "token_mean", "constant", "sequence_sum", "token_sum"), **_RECIPE),
         Param(name="constant", kind="whole", low=1, high=4096, step=1, optional=True, log=True),
         # one page each
         _choice("adv_view", ("bars", "estimators", "rates", "mixed")),
@@ -236,10 +247,11 @@ PARAMS: Mapping[str, Param] = {
         *_PPO,
         *_SAMPLING,
         *_REWARDS,
+        *_LOSS,
     )
 }
 
-RECIPE_BOUND = tuple(name for name, param in PARAMS.items() if param.from_recipe) + ("constant",)
+RECIPE_BOUND = (*tuple(name for name, param in PARAMS.items() if param.from_recipe), "constant")
 
 
 @cache
@@ -252,6 +264,8 @@ def recipe_values(name: str) -> dict[str, Any]:
         "estimator": a.estimator, "ddof": a.ddof, "eps": a.eps, "scale": a.scale,
         "level": o.ratio_level, "eps_low": o.epsilon_low, "eps_high": o.epsilon_high, "delta": o.delta,
         "kl": o.kl_estimator, "beta": o.beta, "reduce": o.aggregation, "constant": fixed,
+        "surrogate": o.surrogate, "klw": "weighted" if o.kl_ratio_weighted else "plain",
+        "cut": "drop" if o.mask_truncated else "train",
     }  # fmt: skip
 
 
@@ -261,21 +275,25 @@ def default(name: str, recipe: str = DEFAULT_RECIPE) -> Any:
 
 
 def advantage_spec(values: Mapping[str, Any]) -> AdvantageSpec:
-    """Return the advantage that the settings name."""
-    return AdvantageSpec(
-        estimator=values["estimator"], ddof=values["ddof"], eps=values["eps"], scale=values["scale"]
-    )
+    """Return the advantage that the settings name; what no setting says is the recipe's."""
+    own = {name: values[name] for name in ("estimator", "ddof", "eps", "scale")}
+    return replace(get_recipe(values["recipe"]).advantage, **own)
 
 
 def objective(values: Mapping[str, Any], *, longest: int) -> Objective:
     """Return the recipe's objective with the settings put in; an unset constant is the group's longest completion."""
-    return get_recipe(values["recipe"]).objective.replace(
+    base = get_recipe(values["recipe"]).objective
+    return base.replace(
+        surrogate=values["surrogate"],
+        options=base.options if values["surrogate"] == base.surrogate else {},
         ratio_level=values["level"],
         epsilon_low=values["eps_low"],
         epsilon_high=values["eps_high"],
         delta=values["delta"],
         beta=values["beta"],
         kl_estimator=values["kl"],
+        kl_ratio_weighted=values["klw"] == "weighted",
+        mask_truncated=values["cut"] == "drop",
         aggregation=values["reduce"],
         constant=float(values["constant"] or max(longest, 1)),
     )

@@ -27,7 +27,7 @@ STYLE = """<style>
 def explorer(page: str, body: Callable[[Lens], None], *, view: str | None = None) -> None:
     """Draw an explorer page. Everything below the title is one fragment: a slider reruns that and nothing else.
 
-    A page with many pictures names the setting that chooses one, `view`: its buttons then stand above the telling cases.
+    A page with many pictures names the setting that chooses one, `view`: its buttons stand above the telling cases.
     """
     st.fragment(lambda: _frame(page, body, view))()
 
@@ -44,7 +44,9 @@ def _frame(page: str, body: Callable[[Lens], None], view: str | None) -> None:
 
 def _head(page: str) -> None:
     with st.container(key="group-bar"):
-        title, group, recipe, undo, reset = st.columns([3.1, 2.6, 2.3, 0.5, 0.5], vertical_alignment="bottom", gap="small")
+        title, group, recipe, undo, reset = st.columns(
+            [3.1, 2.6, 2.3, 0.5, 0.5], vertical_alignment="bottom", gap="small"
+        )
     title.title(t(f"title.{page}") if known(f"title.{page}") else t(f"page.{page}"), anchor=False)
     with group:
         group_chooser()
@@ -52,9 +54,17 @@ def _head(page: str) -> None:
         widgets.select("recipe", format_func=lambda name: RECIPES[name].title)
     own = state.lab()
     undo.button(
-        "", icon=":material/undo:", key="undo", help=t("bar.undo"), on_click=state.undo, disabled=not own.undo, width="stretch"
+        "",
+        icon=":material/undo:",
+        key="undo",
+        help=t("bar.undo"),
+        on_click=state.undo,
+        disabled=not own.undo,
+        width="stretch",
     )
-    reset.button("", icon=":material/restart_alt:", key="reset", help=t("bar.reset"), on_click=state.reset, width="stretch")
+    reset.button(
+        "", icon=":material/restart_alt:", key="reset", help=t("bar.reset"), on_click=state.reset, width="stretch"
+    )
     st.markdown(prose(page, "question"))
 
 

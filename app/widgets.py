@@ -133,7 +133,10 @@ def _text(value: float | None, param: Param) -> str:
 
 
 def controls(key: str, rows: Sequence[Row], *, two: bool = False) -> None:
-    """Draw a column of live sliders (or two columns). Draw it last: its answer then tells the browser that the picture is on its way."""
+    """Draw a column of live sliders (or two columns).
+
+    Draw it after the picture: its answer then tells the browser that the picture is on its way.
+    """
     words = {"help": t("control.help"), "exact": t("control.exact")}
     data = {"rows": list(rows), "two": two, "words": words, "seen": state.lab().answered.get(key, 0)}
     mount = component("live_controls", '<div class="controls"></div>')

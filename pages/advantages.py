@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import formulas, snippets, state, widgets
+from app import formulas, snippets, widgets
 from app.explain import advantages as explain
 from app.figures import advantages as figures
 from app.lens import Lens

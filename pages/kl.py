@@ -60,9 +60,7 @@ def curve_view(lens: Lens) -> None:
 def distribution_view(lens: Lens) -> None:
     """Two distributions over a few events: the exact divergence, and what the estimators give on average."""
     both, chosen = explain.compared(lens), lens.values["kl"]
-    figure = figures.distribution(
-        widgets.colors(), both.current, both.reference, both.estimates[chosen], name=chosen
-    )
+    figure = figures.distribution(widgets.colors(), both.current, both.reference, both.estimates[chosen], name=chosen)
     widgets.picture(figure, "distribution", alt=t("alt.distribution"))
     expected = [Readout(f"mean_{name}", plain(value, 4)) for name, value in both.expected.items()]
     widgets.readouts([Readout("exact", plain(both.exact, 4)), *expected, Readout("reverse", plain(both.reverse, 4))])

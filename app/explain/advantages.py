@@ -32,6 +32,8 @@ def focus(lens: Lens) -> int:
 def notice(lens: Lens) -> tuple[str, dict[str, Any]]:
     """Return the section to show, and the numbers in it."""
     kind, missing = lens.group.kind, lens.group.size - int(lens.scores.valid_count)
+    if not plain_spec(lens):
+        return "other-estimator", {"baseline": t(f"param.estimator.{lens.spec.estimator}"), "whitened": _whitened(lens)}
     if lens.group.size == 1:
         return "single", {}
     if kind != "mixed":
@@ -45,6 +47,19 @@ def notice(lens: Lens) -> tuple[str, dict[str, Any]]:
     if set(rewards.tolist()) == {0.0, 1.0}:
         return _binary(lens, rewards)
     return "spread", {"other": _other_ddof(lens)}
+
+
+def plain_spec(lens: Lens) -> bool:
+    """Return whether the advantage is one of those that this page explains at length."""
+    spec = lens.spec
+    own = spec.whitening is None and spec.reward_aggregation == "sum_then_normalize"
+    return own and spec.estimator in ("group", "leave_one_out")
+
+
+def _whitened(lens: Lens) -> str:
+    if lens.spec.reward_aggregation == "normalize_then_sum":
+        return t("advantage.parts")
+    return t("advantage.whitened" if lens.spec.whitening is not None else "advantage.not_whitened")
 
 
 def _binary(lens: Lens, rewards: np.ndarray) -> tuple[str, dict[str, Any]]:
@@ -71,7 +86,7 @@ def question(lens: Lens) -> Question:
         return Question(prose("advantages", "ask-single"), 0.0, prose("advantages", "worked-single"))
     index = next((i for i in range(1, group.size) if group.rewards[i] != 1.0), 1)
     changed = with_reward(group, index, 0.0 if group.rewards[index] == 1.0 else 1.0)
-    result = changed.advantages(lens.spec)
+    result = changed.advantages(lens.spec, greedy_reward=lens.values["greedy"])
     numbers = {"number": index + 1, "reward": plain(changed.rewards[index], 0)}
     worked = prose(
         "advantages", "worked", answer=signed(result.advantages[0]), mean=plain(result.mean), std=plain(result.std)

@@ -11,7 +11,7 @@ from app.figures.clip import Points, Probe
 from app.lens import Curve, Lens
 from app.numbers import plain, short, signed
 from app.widgets import Question, Table
-from app.words import prose
+from app.words import prose, t
 from grpo_core import batch_statistics, clip_saturated, clipped_slope, clipped_surrogate
 
 MAX_CURVES = 8
@@ -79,8 +79,10 @@ def notice(lens: Lens, at: Probe) -> tuple[str, dict[str, Any]]:
     clip = lenses.clip_range(lens.values)
     low, high = 1 - clip["epsilon_low"], 1 + clip["epsilon_high"]
     numbers = {"low": short(low), "high": short(high), "ratio": plain(at.ratio, 2), "slope": signed(at.slope, 2)}
-    if lens.objective.surrogate != "clip":
+    if lens.objective.surrogate == "policy_gradient":
         return "no-ratio", {}
+    if lens.objective.surrogate != "clip":
+        return "other-surrogate", {"surrogate": t(f"param.surrogate.{lens.objective.surrogate}")}
     if clip["epsilon_low"] == 0 and clip["epsilon_high"] == 0:
         return "no-room", {}
     if at.advantage > 0:
@@ -120,9 +122,12 @@ def level_rows(lens: Lens) -> list[dict[str, Any]]:
             continue
         rows.append(
             {
-                "name": str(i + 1), "advantage": float(lens.advantages[i]), "token": ratios["token"][i][mask],
-                "sequence": float(ratios["sequence"][i, 0]), "trajectory": float(ratios["trajectory"][i, 0]),
-            }  # fmt: skip
+                "name": str(i + 1),
+                "advantage": float(lens.advantages[i]),
+                "token": ratios["token"][i][mask],
+                "sequence": float(ratios["sequence"][i, 0]),
+                "trajectory": float(ratios["trajectory"][i, 0]),
+            }
         )
     return rows
 

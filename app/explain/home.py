@@ -133,9 +133,26 @@ def table(lens: Lens) -> Table:
         reward, share = lens.group.rewards[i], terms.contribution
         for k, token in enumerate(tokens):
             kl = "" if terms.kl is None else float(terms.kl[i, k])
-            own = (float(terms.ratio[i, k]), bool(terms.saturated[i, k]), kl, float(terms.weights[i, k]), float(share[i, k]))
+            own = (
+                float(terms.ratio[i, k]),
+                bool(terms.saturated[i, k]),
+                kl,
+                float(terms.weights[i, k]),
+                float(share[i, k]),
+            )
             data.append((i + 1, k + 1, token, "" if reward is None else reward, float(lens.advantages[i]), *own))
-    header = ("completion", "position", "token", "reward", "advantage", "ratio", "saturated", "kl", "weight", "share of the loss")
+    header = (
+        "completion",
+        "position",
+        "token",
+        "reward",
+        "advantage",
+        "ratio",
+        "saturated",
+        "kl",
+        "weight",
+        "share of the loss",
+    )
     return Table(header, data)
 
 

@@ -68,7 +68,7 @@ def question(lens: Lens) -> Question:
 def table(lens: Lens) -> Table:
     """Return every token with its log-ratio to the reference and all three estimates."""
     d, _, names = token_points(lens)
-    values = lenses.kl_at(d) if len(d) else {name: d for name in ("k1", "k2", "k3")}
+    values = lenses.kl_at(d) if len(d) else dict.fromkeys(("k1", "k2", "k3"), d)
     rows = [
         (name, float(x), *(float(values[k][i]) for k in ("k1", "k2", "k3")))
         for i, (name, x) in enumerate(zip(names, d, strict=True))

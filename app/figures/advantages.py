@@ -177,9 +177,16 @@ def mixed(
     side = "left" if at[0] < 0.6 else "right"
     notes.append(
         note(
-            f"G = {size}: {plain(at[1])}", at[0], at[1], colors.up_text, size=14, xanchor=side,
-            xshift=12 if side == "left" else -12, yshift=-14, bgcolor=colors.page,
-        )  # fmt: skip
+            f"G = {size}: {plain(at[1])}",
+            at[0],
+            at[1],
+            colors.up_text,
+            size=14,
+            xanchor=side,
+            xshift=12 if side == "left" else -12,
+            yshift=-14,
+            bgcolor=colors.page,
+        )
     )
     return figure(
         data,
@@ -199,5 +206,3 @@ def _marks(colors: Palette, x: Sequence[float], y: Sequence[float], fill: Sequen
         "type": "scatter", "mode": "markers", "x": floats(x), "y": floats(y), "hoverinfo": "skip",
         "marker": {"size": 12, "color": list(fill), "line": {"width": 2, "color": colors.page}},
     }  # fmt: skip
-
-

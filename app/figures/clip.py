@@ -106,9 +106,7 @@ def _probe(colors: Palette, probe: Probe, y: float, yaxis: str) -> dict:
     }  # fmt: skip
 
 
-def levels(
-    colors: Palette, rows: Sequence[Mapping[str, Any]], *, clip: Mapping[str, Any], level: str
-) -> Figure:
+def levels(colors: Palette, rows: Sequence[Mapping[str, Any]], *, clip: Mapping[str, Any], level: str) -> Figure:
     """Return each completion's token, sequence and trajectory ratios on one logarithmic line.
 
     `rows`: {"name", "advantage", "token": values, "sequence": value, "trajectory": value}, one for each completion.
@@ -121,10 +119,19 @@ def levels(
         chosen = kind == level
         data.append(
             {
-                "type": "scatter", "mode": "markers", "x": x, "y": y, "hovertemplate": t(f"hover.{kind}"),
-                "marker": {"size": size, "symbol": symbol, "color": tint, "opacity": 1.0 if chosen else 0.38,
-                           "line": {"width": 2 if chosen else 0, "color": colors.ink}},
-            }  # fmt: skip
+                "type": "scatter",
+                "mode": "markers",
+                "x": x,
+                "y": y,
+                "hovertemplate": t(f"hover.{kind}"),
+                "marker": {
+                    "size": size,
+                    "symbol": symbol,
+                    "color": tint,
+                    "opacity": 1.0 if chosen else 0.38,
+                    "line": {"width": 2 if chosen else 0, "color": colors.ink},
+                },
+            }
         )
     values = [x for trace in data for x in trace["x"]]
     lowest, highest = min([0.5, *values]), max([2.0, *values])
@@ -136,13 +143,20 @@ def levels(
             height=130 + 34 * len(rows),
             margin={"l": 8, "r": 12, "t": 30, "b": 8},
             annotations=[
-                note(t("chart.symbols"), 0, 1, colors.muted, xref="paper", yref="paper", xanchor="left", yanchor="bottom")
+                note(
+                    t("chart.symbols"), 0, 1, colors.muted, xref="paper", yref="paper", xanchor="left", yanchor="bottom"
+                )
             ],
             shapes=[band(*edges, colors.band, colors.band_opacity)],
             xaxis=axis(
-                colors, t("axis.ratio_log"), type="log", range=[float(np.log10(lowest * 0.85)), float(np.log10(highest * 1.18))],
-                tickvals=_ticks(lowest, highest), ticktext=[short(v) for v in _ticks(lowest, highest)], zeroline=False,
-            ),  # fmt: skip
+                colors,
+                t("axis.ratio_log"),
+                type="log",
+                range=[float(np.log10(lowest * 0.85)), float(np.log10(highest * 1.18))],
+                tickvals=_ticks(lowest, highest),
+                ticktext=[short(v) for v in _ticks(lowest, highest)],
+                zeroline=False,
+            ),
             yaxis=axis(colors, t("axis.completion"), type="category", autorange="reversed"),
         ),
     )
@@ -167,30 +181,49 @@ def drift(
             line(lengths, trajectory, colors.down, width=3, hovertemplate=t("hover.drift")),
             line(lengths, flat, colors.current, width=3, hoverinfo="skip"),
             {
-                "type": "scatter", "mode": "markers", "x": [at[0]], "y": [float(at[1])], "hoverinfo": "skip",
+                "type": "scatter",
+                "mode": "markers",
+                "x": [at[0]],
+                "y": [float(at[1])],
+                "hoverinfo": "skip",
                 "marker": {"size": 13, "color": colors.down, "line": {"width": 2, "color": colors.page}},
             },
-        ],  # fmt: skip
+        ],
         layout(
             colors,
             height=250,
             annotations=[
                 note(
-                    t("chart.trajectory", value=plain(at[1], 2)), at[0], float(np.log10(at[1])), colors.down_text, size=14,
-                    xanchor=side, xshift=-12 if side == "right" else 12, yshift=12,
+                    t("chart.trajectory", value=plain(at[1], 2)),
+                    at[0],
+                    float(np.log10(at[1])),
+                    colors.down_text,
+                    size=14,
+                    xanchor=side,
+                    xshift=-12 if side == "right" else 12,
+                    yshift=12,
                 ),
                 note(
-                    t("chart.sequence", value=short(token)), float(lengths[-1]), float(np.log10(token)), colors.current, size=13,
-                    xanchor="right", yshift=12,
+                    t("chart.sequence", value=short(token)),
+                    float(lengths[-1]),
+                    float(np.log10(token)),
+                    colors.current,
+                    size=13,
+                    xanchor="right",
+                    yshift=12,
                 ),
             ],
             xaxis=axis(colors, t("axis.tokens"), rangemode="tozero", zeroline=False),
             yaxis=axis(
-                colors, t("axis.ratio"), type="log", range=[float(np.log10(low)) - 0.2, float(np.log10(high)) + 0.2],
-                tickvals=_ticks(low, high), ticktext=[short(v) for v in _ticks(low, high)],
+                colors,
+                t("axis.ratio"),
+                type="log",
+                range=[float(np.log10(low)) - 0.2, float(np.log10(high)) + 0.2],
+                tickvals=_ticks(low, high),
+                ticktext=[short(v) for v in _ticks(low, high)],
             ),
         ),
-    )  # fmt: skip
+    )
 
 
 def graph(colors: Palette, change: np.ndarray, frozen: np.ndarray, *, advantage: float) -> Figure:
@@ -208,7 +241,7 @@ def graph(colors: Palette, change: np.ndarray, frozen: np.ndarray, *, advantage:
             colors,
             height=380,
             annotations=[
-                note(t("chart.frozen"), float(change[-1]), float(frozen[-1]), text, size=14, xanchor="right", yshift=14),
+                note(t("chart.frozen"), *(float(v[-1]) for v in (change, frozen)), text, size=14, xanchor="right", yshift=14),
                 note(t("chart.shared"), float(change[0]), advantage, colors.muted, size=14, xanchor="left", yshift=14),
             ],
             xaxis=axis(colors, t("axis.change"), zeroline=True),

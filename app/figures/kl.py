@@ -22,7 +22,7 @@ def curves(
     at: tuple[float, Mapping[str, float]],
     tokens: tuple[np.ndarray, np.ndarray, Sequence[str]],
 ) -> Figure:
-    """Return k1, k2 and k3 against the log-ratio; `at` is the slider's point, `tokens` = (d, chosen estimate, names)."""
+    """Return k1, k2 and k3 against the log-ratio; `at`: the slider's point, `tokens`: (d, chosen estimate, names)."""
     top = max(2.2, *(1.15 * v for v in at[1].values() if np.isfinite(v)), *(1.1 * v for v in tokens[1]))
     top = min(top, 1.05 * float(np.max(values["k3"])))
     bottom = min(-0.6, -0.45 * top)
@@ -81,7 +81,14 @@ def _probe(colors: Palette, x: float, y: float) -> dict:
 def _value(colors: Palette, x: float, y: float) -> dict:
     side = "left" if x < 0 else "right"
     return note(
-        signed(y), float(x), float(y), colors.ink, size=15, xanchor=side, xshift=12 if side == "left" else -12, yshift=14
+        signed(y),
+        float(x),
+        float(y),
+        colors.ink,
+        size=15,
+        xanchor=side,
+        xshift=12 if side == "left" else -12,
+        yshift=14,
     )
 
 
@@ -95,8 +102,8 @@ def distribution(
     room = 0.2 * (high - low)
     return figure(
         [
-            {**_bars(events, current, colors.current, "y", [plain(v, 2) for v in current], colors), "offset": -0.36},
-            {**_bars(events, reference, colors.reference, "y", [plain(v, 2) for v in reference], colors), "offset": 0.02},
+            {**_bars(events, current, colors.current, "y", _decimals(current), colors), "offset": -0.36},
+            {**_bars(events, reference, colors.reference, "y", _decimals(reference), colors), "offset": 0.02},
             {
                 **_bars(events, shown, colors.reference, "y2", [signed(v) for v in estimate], colors),
                 "offset": -0.2, "width": 0.4,
@@ -108,10 +115,8 @@ def distribution(
             margin={"l": 8, "r": 12, "t": 30, "b": 8},
             barmode="overlay",
             annotations=[
-                note(t("chart.current"), 0, 1, colors.current, size=14, xref="paper", yref="paper", xanchor="left",
-                     yanchor="bottom"),
-                note(t("chart.reference"), 0, 1, colors.reference_text, size=14, xref="paper", yref="paper", xanchor="left",
-                     yanchor="bottom", xshift=116),
+                _heading(t("chart.current"), colors.current),
+                _heading(t("chart.reference"), colors.reference_text, xshift=116),
             ],
             xaxis=axis(colors, t("axis.event"), type="category", showgrid=False, anchor="y2"),
             yaxis=axis(colors, t("axis.probability"), domain=[0.5, 1.0], rangemode="tozero", zeroline=True,
@@ -128,3 +133,13 @@ def _bars(events: Sequence[str], y: np.ndarray, color: str, yaxis: str, text: Se
         "width": 0.34, "marker": {"color": color}, "text": list(text), "textposition": "outside", "cliponaxis": False,
         "textfont": {"size": 13, "color": colors.ink}, "hoverinfo": "skip",
     }  # fmt: skip
+
+
+def _decimals(values: np.ndarray) -> list[str]:
+    return [plain(v, 2) for v in values]
+
+
+def _heading(text: str, color: str, **more: int) -> dict:
+    """Return a name above the picture, in the colour of what it names."""
+    place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
+    return note(text, 0, 1, color, size=14, **place, **more)

@@ -92,7 +92,12 @@ def _row_notes(colors: Palette, index: int, row: Row, widest: int) -> list[dict]
 
 
 def rules(
-    colors: Palette, names: Sequence[str], totals: np.ndarray, losses: Sequence[float], advantages: np.ndarray, chosen: int
+    colors: Palette,
+    names: Sequence[str],
+    totals: np.ndarray,
+    losses: Sequence[float],
+    advantages: np.ndarray,
+    chosen: int,
 ) -> Figure:
     """Return each rule as a bar of the completions' total weights; `totals` (rules, G), `losses` one for each rule."""
     rows = [f"<b>{name}</b>" if r == chosen else name for r, name in enumerate(names)]
@@ -111,7 +116,16 @@ def rules(
         )  # fmt: skip
     ends = totals.sum(axis=1)
     notes = [
-        note(t("chart.loss", value=signed(loss)), float(end), name, colors.ink, size=14, xanchor="left", xshift=10, bgcolor=colors.page)
+        note(
+            t("chart.loss", value=signed(loss)),
+            float(end),
+            name,
+            colors.ink,
+            size=14,
+            xanchor="left",
+            xshift=10,
+            bgcolor=colors.page,
+        )
         for name, end, loss in zip(rows, ends, losses, strict=True)
     ]
     return figure(

@@ -12,7 +12,7 @@ import pytest
 from app import presets
 from app.params import PARAMS
 from app.teaching import teaching_groups
-from app.words import CONTENT, catalogue, sections
+from app.words import catalogue, sections
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = ("home", "advantages", "clip", "kl", "reduction")
@@ -50,7 +50,11 @@ def test_texts_have_only_named_placeholders():
 
 @pytest.mark.parametrize("page", OWN)
 def test_every_section_of_a_page_is_used_and_short(page):
-    code = "".join(path.read_text() for path in CODE) + json.dumps(list(PARAMS["reduce"].choices)) + "all-right all-wrong unscored"
+    code = (
+        "".join(path.read_text() for path in CODE)
+        + json.dumps(list(PARAMS["reduce"].choices))
+        + "all-right all-wrong unscored"
+    )
     for name, text in sections(page).items():
         assert name in code, name
         assert 1 <= len(re.findall(r"[.!?](?=\s|$)", text)) <= 5, (name, text)

@@ -97,9 +97,18 @@ def test_a_group_too_large_for_a_link_is_left_out_and_said():
 
 
 BOMB = urlsafe_b64encode(zlib.compress(b'"' + b"a" * 50_000_000 + b'"', 9)).decode().rstrip("=")
-BAD_PACKS = ["", "A", "!!!!", "AAAA", "eJw", BOMB, "A" * 100_000, "é", link.pack([1, 2]), link.pack({"whole": True}),
-             link.pack({"rewards": ["x"]}), link.pack({"rewards": [1]}), link.pack({"logp": 3}), link.pack({"nope": 1}),
-             link.pack({"without": 5}), link.pack({"without": ["tokens"]}), link.pack({"rewards": [1e400, 0, 0, 0]})]  # fmt: skip
+BAD_DATA = (
+    [1, 2],
+    {"whole": True},
+    {"rewards": ["x"]},
+    {"rewards": [1]},
+    {"rewards": [1e400, 0, 0, 0]},
+    {"logp": 3},
+    {"nope": 1},
+    {"without": 5},
+    {"without": ["tokens"]},
+)
+BAD_PACKS = ["", "A", "!!!!", "AAAA", "eJw", BOMB, "A" * 100_000, "é", *map(link.pack, BAD_DATA)]
 
 
 @pytest.mark.parametrize("packed", BAD_PACKS)
