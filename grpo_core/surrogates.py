@@ -334,7 +334,7 @@ def kl_cov_penalised(covariance: Array, mask: Array, *, share: float = 2e-4) -> 
 
 
 def largest(values: Array, mask: Array, *, count: int) -> Array:
-    """Return the positions of the `count` largest values under `mask` (or all of them); the first of equals come first."""
+    """Return the positions of the `count` largest values under `mask`, or all of them; of equals, the first."""
     xp = namespace(values, mask)
     keep = min(count, _count(mask))
     if keep < 1:
