@@ -15,6 +15,7 @@ from collections.abc import Callable
 import torch
 
 from grpo_core import GroupBatch, Objective, loss_terms
+from grpo_core.live.logprobs import token_logps
 
 SIZES = ((64, 16), (512, 512), (64, 4096))
 CASES = {"clip, beta 0": Objective(), "clip + k3, beta 0.04": Objective(beta=0.04)}
@@ -64,8 +65,13 @@ def step(loss: Callable[[GroupBatch, Objective], torch.Tensor], batch: GroupBatc
 def peak_bytes(loss: Callable[[GroupBatch, Objective], torch.Tensor], batch: GroupBatch, objective: Objective) -> int:
     """Return the most bytes that torch held at once during forward and backward, beyond the inputs."""
     batch.logp.grad = None
+    return peak_of(lambda: loss(batch, objective))
+
+
+def peak_of(loss: Callable[[], torch.Tensor]) -> int:
+    """Return the most bytes that torch held at once during forward and backward of `loss`."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        loss(batch, objective).backward()
+        loss().backward()
     held = peak = 0
     for event in profile.profiler.kineto_results.events():
         if event.name() == "[memory]":
@@ -87,8 +93,29 @@ def measure(rows: int, tokens: int, objective: Objective, repeats: int) -> tuple
     return 1e3 * mine, mine / hand, memory
 
 
+def measure_logprobs(rows: int, tokens: int, vocabulary: int) -> tuple[float, float]:
+    """Return (time ratio, memory ratio) of log-probabilities from bfloat16 logits, forward and backward."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(rows, tokens, vocabulary, generator=generator).bfloat16().requires_grad_()
+    taken = torch.randint(0, vocabulary, (rows, tokens), generator=generator)
+    forms: tuple[Callable[[], torch.Tensor], ...] = (
+        lambda: token_logps(logits, taken).sum(),
+        lambda: logits.float().log_softmax(-1).gather(-1, taken.unsqueeze(-1)).sum(),
+    )
+    seconds: list[list[float]] = [[], []]
+    for _ in range(4):
+        for form, times in zip(forms, seconds, strict=True):
+            logits.grad = None
+            start = time.perf_counter()
+            form().backward()
+            times.append(time.perf_counter() - start)
+    logits.grad = None
+    peaks = [peak_of(form) for form in forms]
+    return statistics.median(seconds[0][1:]) / statistics.median(seconds[1][1:]), peaks[0] / peaks[1]
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=30)
     repeats = parser.parse_args().repeats
@@ -98,6 +125,9 @@ def main() -> None:
         for rows, tokens in SIZES:
             mine, time_ratio, memory_ratio = measure(rows, tokens, objective, repeats)
             print(f"{name:22} {rows:>5} x {tokens:<4} {mine:9.2f} {time_ratio:11.2f} {memory_ratio:13.2f}")
+    time_ratio, memory_ratio = measure_logprobs(8, 128, 32_000)
+    print("log-probabilities of tokens from bfloat16 logits (8 x 128 x 32000), against float().log_softmax().gather():")
+    print(f"time ratio {time_ratio:.2f}, memory ratio {memory_ratio:.2f}")
 
 
 if __name__ == "__main__":

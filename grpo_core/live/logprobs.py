@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK_ELEMENTS = 1 << 22
-"""How many logits are looked at together: 16 MiB of float32."""
+CHUNK_ELEMENTS = 1 << 18
+"""How many logits are looked at together: 1 MiB of float32, which stays in a core's cache."""
 
 
 def token_logps(logits: Tensor, tokens: Tensor, *, temperature: float = 1.0) -> Tensor:
     r"""Return log softmax(logits / temperature) at `tokens`, in nats.
 
     `logits` (..., V) of any floating dtype, `tokens` (...) of integers; the result is (...) in float32 (float64 for
-    float64 logits), computed in that precision. Only `logits` is differentiated: d/dz = (onehot - softmax) / temperature.
+    float64 logits), computed in that precision. Only `logits` is differentiated, with (onehot - softmax) / temperature.
     """
     return _TokenLogps.apply(logits, tokens, float(temperature))
 
