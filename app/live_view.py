@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,10 @@ from grpo_core.live.store import RunInfo, RunStore, RunStoreError
 
 CHARTS_EVERY = 0.5  # seconds between two looks at an active run
 GROUPS_EVERY = 1.0
+SETTLE = 0.06
+"""Seconds that a run of the whole page waits at its end, for its messages to leave. A fragment's run that begins before
+that makes Streamlit 1.67 drop the page's own messages for this fragment (ForwardMsgQueue.clear) but keep the news that
+the page is complete: the browser then throws the fragment's elements away, and what the reader had chosen in them."""
 PACES = (1.0, 2.0, 5.0, 10.0, None)
 FULL = "full"
 STATES = {
@@ -43,6 +48,7 @@ def page() -> None:
     st.fragment(lambda: board(source, run_id, polling=every is not None), run_every=every)()
     st.fragment(lambda: live_groups.section(source, run_id), run_every=GROUPS_EVERY if every else None)()
     st.info(prose("live", "what"), icon=":material/visibility:")
+    time.sleep(SETTLE)
 
 
 # The store and the run

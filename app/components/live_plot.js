@@ -17,7 +17,8 @@ export default function ({ data, parentElement }) {
   );
   box.leave = () => {
     box.watcher?.disconnect();
-    if (box._fullLayout) window.Plotly.purge(box);
+    // Not while Plotly is still at it: it would look for what has been cleared away.
+    Promise.resolve(box.busy).finally(() => { if (!box.isConnected && box._fullLayout) window.Plotly.purge(box); });
   };
   return box.leave;
 }
@@ -47,13 +48,13 @@ function draw(Plotly, box) {
     modeBarButtons: [["toImage"]],
     toImageButtonOptions: { format: "png", scale: 2, filename: name },
   };
-  Plotly.react(box, data, layout, config);
+  box.busy = Promise.resolve(box.busy).catch(() => {}).then(() => box.isConnected && Plotly.react(box, data, layout, config));
   if (box.watcher) return;
   let width = box.clientWidth;
   box.watcher = new ResizeObserver(() => {
     if (box.clientWidth === width || !box.clientWidth) return;
     width = box.clientWidth;
-    Plotly.Plots.resize(box);
+    box.busy = Promise.resolve(box.busy).catch(() => {}).then(() => box.isConnected && Plotly.Plots.resize(box));
   });
   box.watcher.observe(box);
 }
