@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from app import lens as lenses
+from app import walk
 from app.lens import Distributions, Lens, Parts
 from app.numbers import bracketed, latex, short
+from grpo_core import AdvantageSpec
 
 
 def _small(value: float) -> str:
@@ -19,9 +21,17 @@ def _small(value: float) -> str:
     return short(value).replace("\N{MINUS SIGN}", "-")
 
 
+def plain_spec(spec: AdvantageSpec) -> bool:
+    """Return whether an advantage is the group's, or RLOO's, and nothing is done to it afterwards."""
+    own = spec.whitening is None and spec.reward_aggregation == "sum_then_normalize"
+    return own and spec.estimator in ("group", "leave_one_out")
+
+
 def advantage(lens: Lens, index: int) -> list[str]:
     """Return the advantage of one completion, in aligned lines."""
     scores, spec = lens.scores, lens.spec
+    if not plain_spec(spec):
+        return [walk.advantage_line(lens, index)]
     i, reward = index + 1, lens.group.rewards[index]
     mean, std, value = float(scores.mean), float(scores.std), float(scores.advantages[index])
     if lens.group.kind != "mixed":

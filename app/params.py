@@ -29,8 +29,8 @@ class Param:
 
     `kind`: "number", "whole", "choice", "names" (several of `choices`), "numbers" (a list) or "packed" (text made by
     `link.pack`). `default`: None with `from_recipe` means "what the recipe says". `low` and `high` are the slider's
-    ends; `floor` and `ceiling`, where they lie further out, are accepted when typed. `optional`: None ("off") is a value
-    of its own. `stops`: the values a slider offers; `log`: its scale.
+    ends; `floor` and `ceiling`, where they lie further out, are accepted when typed. `optional`: None ("off") is a
+    value of its own. `stops`: the values a slider offers; `log`: its scale.
     """
 
     name: str
@@ -206,7 +206,7 @@ _LOSS = (
     _choice("loss_view", ("tokens", "compare", "whatif", "settings")),
     _numbers("tok", None, 1.0, 100_000.0, 1.0, optional=True),  # completion and position, from 1
     _choice("other", tuple(RECIPES), default="dapo_paper"),
-    Param(name="kept", kind="names", choices=choice_names(), optional=True),  # not taken over
+    Param(name="kept", kind="names", choices=choice_names(), optional=True, longest=800),  # not taken over
     _choice("heat", ("difference", "first", "second")),
     _choice("unit", ("absolute", "share")),
     _choice("alt", tuple(ALTERNATIVES), default="reduce:token_mean"),

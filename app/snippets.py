@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from app import snippets_loss
 from app.lens import Distributions, Lens, Parts
-from grpo_core import Group, Objective
+from grpo_core import AdvantageSpec
 
 
 def _list(values: Any) -> str:
@@ -17,12 +17,23 @@ def _list(values: Any) -> str:
 def advantages(lens: Lens) -> str:
     """Return the advantages of the group."""
     s = lens.spec
+    if s.estimator not in ("group", "leave_one_out") or s.whitening is not None or lens.group.reward_parts:
+        return _any_advantages(lens)
     return f"""from grpo_core import AdvantageSpec, as_rewards, compute_advantages
 
 rewards = as_rewards({_list(lens.group.rewards)})
 spec = AdvantageSpec(estimator={s.estimator!r}, ddof={s.ddof}, eps={s.eps!r}, scale={s.scale!r})
 result = compute_advantages(rewards, spec)
 print(result.advantages)"""
+
+
+def _any_advantages(lens: Lens) -> str:
+    """Return the advantages of an estimator that needs more than the rewards: lengths, parts, the greedy reward."""
+    return f"""{snippets_loss.imports(lens)}
+
+group = Group.from_json({snippets_loss.group_json(lens)!r})
+spec = {snippets_loss.code(lens.spec, AdvantageSpec())}
+print(group.advantages(spec, greedy_reward={float(lens.values["greedy"])!r}).advantages)"""
 
 
 def binary(q: float) -> str:
@@ -136,27 +147,4 @@ print("true token mean", pooled_mean(means * tokens, tokens))"""
 
 def loss(lens: Lens) -> str:
     """Return the loss of the whole group."""
-    s = lens.spec
-    spec = f"estimator={s.estimator!r}, ddof={s.ddof}, eps={s.eps!r}, scale={s.scale!r}"
-    return f"""from grpo_core import AdvantageSpec, Group, GroupBatch, Objective, loss_terms
-
-group = Group.from_json({_json(lens.group)!r})
-spec = AdvantageSpec({spec})
-objective = {_objective(lens)}
-terms = loss_terms(GroupBatch.from_groups([group], spec), objective)
-print(float(terms.loss))"""
-
-
-def _json(group: Group) -> str:
-    return json.dumps(group.to_json(), separators=(",", ":"))
-
-
-def _objective(lens: Lens) -> str:
-    """Return the objective as code: only what differs from its defaults."""
-    plain = Objective()
-    changed = {
-        name: value
-        for name in Objective.__dataclass_fields__
-        if (value := getattr(lens.objective, name)) != getattr(plain, name)
-    }
-    return "Objective(" + ", ".join(f"{name}={value!r}" for name, value in changed.items()) + ")"
+    return snippets_loss.loss(lens)

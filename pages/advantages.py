@@ -13,6 +13,8 @@ from app.shell import explorer
 from app.widgets import Readout, slider
 from app.words import t
 
+ESTIMATORS = ("group", "leave_one_out")  # the buttons; a recipe may bring another one
+
 
 def body(lens: Lens) -> None:
     """Draw the page for the current group: the picture first, so that it follows a slider without delay."""
@@ -35,7 +37,8 @@ def settings(lens: Lens) -> None:
         widgets.controls("advantage-mixed", [slider("p"), slider("mix_g")])
     else:
         live = st.container()
-        widgets.choice("estimator")
+        own = lens.spec.estimator
+        widgets.choice("estimator", ESTIMATORS if own in ESTIMATORS else (*ESTIMATORS, own))
         if lens.spec.estimator == "group":
             widgets.choice("scale")
         if lens.spec.estimator == "group" and lens.spec.scale != "none":

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from app.editing import with_reward
+from app.formulas import plain_spec
 from app.lens import Lens
 from app.numbers import plain, signed
 from app.widgets import Question, Table
@@ -32,7 +33,7 @@ def focus(lens: Lens) -> int:
 def notice(lens: Lens) -> tuple[str, dict[str, Any]]:
     """Return the section to show, and the numbers in it."""
     kind, missing = lens.group.kind, lens.group.size - int(lens.scores.valid_count)
-    if not plain_spec(lens):
+    if not plain_spec(lens.spec):
         return "other-estimator", {"baseline": t(f"param.estimator.{lens.spec.estimator}"), "whitened": _whitened(lens)}
     if lens.group.size == 1:
         return "single", {}
@@ -47,13 +48,6 @@ def notice(lens: Lens) -> tuple[str, dict[str, Any]]:
     if set(rewards.tolist()) == {0.0, 1.0}:
         return _binary(lens, rewards)
     return "spread", {"other": _other_ddof(lens)}
-
-
-def plain_spec(lens: Lens) -> bool:
-    """Return whether the advantage is one of those that this page explains at length."""
-    spec = lens.spec
-    own = spec.whitening is None and spec.reward_aggregation == "sum_then_normalize"
-    return own and spec.estimator in ("group", "leave_one_out")
 
 
 def _whitened(lens: Lens) -> str:

@@ -41,8 +41,11 @@ def values(param):
     """A strategy for any value of a setting."""
     if param.kind == "choice":
         return st.sampled_from(param.choices)
+    if param.kind == "names":
+        return st.none() | st.lists(st.sampled_from(param.choices), min_size=1, max_size=6, unique=True).map(tuple)
     if param.kind == "numbers":
-        return st.lists(st.floats(0, 1), min_size=2, max_size=8).map(tuple)
+        several = st.lists(st.floats(param.low, param.high), min_size=2, max_size=8).map(tuple)
+        return st.none() | several if param.optional else several
     if param.kind == "packed":
         return st.none() | st.text("abcXYZ019-_", min_size=6, max_size=200)
     low = param.low if param.floor is None else param.floor

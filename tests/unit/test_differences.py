@@ -8,6 +8,7 @@ import pytest
 from grpo_core import RECIPES, AdvantageSpec, GroupBatch, Objective, loss_terms
 from grpo_core.differences import (
     advantage_differences,
+    choice_names,
     objective_differences,
     sampling_differences,
     take,
@@ -106,3 +107,11 @@ def test_one_difference_alone():
     second = Objective(surrogate="cispo", options={"weight_high": 0.2, "weight_low": 0.1}, beta=0.1)
     assert take(first, second, ["weight_low"]).surrogate_parameters() == {"weight_low": 0.1, "weight_high": 5.0}
     assert take(first, Objective(), ["surrogate"]) == Objective()
+
+
+def test_every_difference_has_a_known_name():
+    known = set(choice_names())
+    for a, b in PAIRS:
+        found = objective_differences(RECIPES[a].objective, RECIPES[b].objective)
+        found += advantage_differences(RECIPES[a].advantage, RECIPES[b].advantage)
+        assert {d.name for d in found} <= known

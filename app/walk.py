@@ -1,0 +1,393 @@
+r"""One token's way through the loss as LaTeX: symbols, then its numbers, then the result. Its text never enters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from app.lens import Lens
+from app.numbers import bracketed, latex, short
+from grpo_core.token_gradients import gradients_of
+
+USES_RATIO = ("clip", "unclipped", "cispo", "sapo", "dppo_tv", "dppo_kl", "kl_cov", "clip_cov")
+_OLD, _REF = r"\pi_{\mathrm{old}}", r"\pi_{\mathrm{ref}}"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What the loss makes of one token: every quantity on the way, under one lens.
+
+    `drive` is the derivative of the objective by this token's log-probability (through a shared ratio it counts all
+    tokens of the completion), `kl_drive` that of the KL term; `pull` = weight (drive - beta kl_drive).
+    """
+
+    completion: int
+    position: int
+    reward: float | None
+    advantage: float
+    logp: float
+    old_logp: float
+    ref_logp: float | None
+    log_ratio: float
+    ratio: float
+    length: int
+    objective: float
+    saturated: bool
+    masked: bool
+    drive: float
+    kl: float
+    kl_drive: float
+    weight: float
+    contribution: float
+    pull: float
+
+
+def pulls(lens: Lens) -> np.ndarray:
+    """Return each token's pull, (B, T): minus the derivative of the loss by its log-probability."""
+    return -np.asarray(gradients_of(lens.terms).total)
+
+
+def chain(lens: Lens, completion: int, position: int) -> Chain:
+    """Return one token's quantities; `completion` and `position` count from 0."""
+    terms, at = lens.terms, (completion, position)
+    gradients = gradients_of(terms)
+    weight, beta = float(terms.weights[at]), float(lens.objective.beta)
+    group = lens.group
+    return Chain(
+        completion=completion,
+        position=position,
+        reward=group.rewards[completion],
+        advantage=_advantage(lens, at),
+        logp=group.logp[completion][position],
+        old_logp=(group.old_logp or group.logp)[completion][position],
+        ref_logp=None if group.ref_logp is None else group.ref_logp[completion][position],
+        log_ratio=float(terms.log_ratio[at]),
+        ratio=float(terms.ratio[at]),
+        length=int(terms.mask[completion].sum()),
+        objective=float(terms.objective[at]),
+        saturated=bool(terms.saturated[at]),
+        masked=not bool(terms.mask[at]),
+        drive=_drive(gradients.policy, at, -weight),
+        kl=0.0 if terms.kl is None else float(terms.kl[at]),
+        kl_drive=_drive(gradients.kl, at, weight * beta),
+        weight=weight,
+        contribution=float(terms.contribution[at]),
+        pull=-float(gradients.total[at]),
+    )
+
+
+def _advantage(lens: Lens, at: tuple[int, int]) -> float:
+    advantages = np.asarray(lens.batch.advantages)
+    return float(advantages[at[0]] if advantages.ndim == 1 else advantages[at])
+
+
+def _drive(gradient: np.ndarray, at: tuple[int, int], outer: float) -> float:
+    return float(gradient[at]) / outer if outer else 0.0
+
+
+def lines(lens: Lens, at: Chain) -> list[str]:
+    """Return the walk of one token as aligned lines."""
+    if at.masked:
+        return [r"w &= 0 \quad\Longrightarrow\quad \text{contribution} = \text{pull} = 0"]
+    ratio = [ratio_line(lens, at)] if _needs_ratio(lens) else []
+    kl = [kl_line(lens, at)] if lens.objective.beta > 0 else []
+    return [
+        advantage_line(lens, at.completion),
+        *ratio,
+        *objective_lines(lens, at),
+        *kl,
+        weight_line(lens, at),
+        contribution_line(lens, at),
+        pull_line(lens, at),
+    ]
+
+
+def _needs_ratio(lens: Lens) -> bool:
+    o = lens.objective
+    return o.surrogate in USES_RATIO or (o.beta > 0 and o.kl_ratio_weighted)
+
+
+# Advantage
+
+
+def advantage_line(lens: Lens, index: int) -> str:
+    """Return how one completion's reward becomes its advantage, whatever the estimator."""
+    i, reward, value = index + 1, lens.group.rewards[index], float(lens.scores.advantages[index])
+    left = rf"A_{{{i}}} &="
+    if reward is None:
+        return rf"{left} 0 \quad\text{{(completion {i} was not scored)}}"
+    if lens.spec.whitening is not None:
+        return _whitened(lens, index, left)
+    if lens.spec.reward_aggregation == "normalize_then_sum":
+        total = r"\mathrm{norm}\Big(\sum_f \frac{r_{i,f} - \bar r_f}{s_f + \varepsilon}\Big)"
+        return rf"{left} {total} = {latex(value, sign=True)}"
+    symbols, numbers = _ADVANTAGE[lens.spec.estimator](lens, index)
+    return rf"{left} {symbols} = {numbers} = {latex(value, sign=True)}"
+
+
+def _whitened(lens: Lens, index: int, left: str) -> str:
+    plain = replace(lens.spec, whitening=None)
+    before = lens.group.advantages(plain, greedy_reward=lens.values["greedy"]).advantages[index]
+    value = float(lens.scores.advantages[index])
+    return (
+        rf"{left} \frac{{A' - \mathrm{{mean}}_{{\mathrm{{tokens}}}}(A')}}{{\mathrm{{std}}_{{\mathrm{{tokens}}}}(A')}},"
+        rf"\quad A'_{{{index + 1}}} = {latex(float(before), sign=True)}"
+        rf"\quad\Longrightarrow\quad {latex(value, sign=True)}"
+    )
+
+
+def _grouped(lens: Lens, index: int) -> tuple[str, str]:
+    i, mean, reward = index + 1, float(lens.scores.mean), lens.group.rewards[index]
+    over = rf"{latex(reward)} - {bracketed(mean)}"
+    if lens.spec.scale == "none":
+        return rf"r_{{{i}}} - \bar r", over
+    if float(lens.scores.std) == 0.0:  # equal scores: the numerator is exactly 0, whatever divides it
+        return rf"\frac{{r_{{{i}}} - \bar r}}{{s}}", rf"{over}"
+    eps = lens.spec.eps
+    symbol = r"s + \varepsilon" if eps else "s"
+    under = latex(float(lens.scores.std)) + (rf" + {_plain(eps)}" if eps else "")
+    return rf"\frac{{r_{{{i}}} - \bar r}}{{{symbol}}}", rf"\frac{{{over}}}{{{under}}}"
+
+
+def _baseline(symbol: Callable[[int], str]) -> Callable[[Lens, int], tuple[str, str]]:
+    def line(lens: Lens, index: int) -> tuple[str, str]:
+        reward = float(lens.group.rewards[index] or 0.0)
+        base = reward - float(lens.scores.advantages[index])
+        return rf"r_{{{index + 1}}} - {symbol(index + 1)}", rf"{latex(reward)} - {bracketed(base)}"
+
+    return line
+
+
+def _reward(lens: Lens, index: int) -> tuple[str, str]:
+    return rf"r_{{{index + 1}}}", latex(lens.group.rewards[index])
+
+
+def _scaled(lens: Lens, index: int) -> tuple[str, str]:
+    mean, reward = float(lens.scores.mean), lens.group.rewards[index]
+    scored = int(lens.scores.valid_count)
+    nonzero = max(sum(r not in (None, 0.0) for r in lens.group.rewards), 1)
+    return (
+        rf"\tfrac{{G}}{{\#(r \neq 0)}} (r_{{{index + 1}}} - \bar r)",
+        rf"\tfrac{{{scored}}}{{{nonzero}}} \cdot ({latex(reward)} - {bracketed(mean)})",
+    )
+
+
+def _best(lens: Lens, index: int) -> tuple[str, str]:
+    if float(lens.scores.advantages[index]) == 0.0:
+        return r"0", r"\text{not the only best}"
+    rewards = sorted((r for r in lens.group.rewards if r is not None), reverse=True)
+    over = rf"{latex(rewards[0])} - {bracketed(rewards[1])}"
+    if lens.spec.scale == "none":
+        return r"r_{(1)} - r_{(2)}", over
+    under = f"{latex(float(lens.scores.std))} + {_plain(lens.spec.eps)}"
+    return r"\frac{r_{(1)} - r_{(2)}}{s + \varepsilon}", rf"\frac{{{over}}}{{{under}}}"
+
+
+_ADVANTAGE: Mapping[str, Callable[[Lens, int], tuple[str, str]]] = {
+    "group": _grouped,
+    "leave_one_out": _baseline(lambda i: rf"\frac{{1}}{{G-1}}\sum_{{j\neq {i}}} r_j"),
+    "reward": _reward,
+    "batch_mean": _baseline(lambda i: r"\bar r"),
+    "length_weighted": _baseline(lambda i: r"\frac{\sum_j |o_j|\, r_j}{\sum_j |o_j|}"),
+    "greedy_baseline": _baseline(lambda i: r"r_{\mathrm{greedy}}"),
+    "nonzero_scaled": _scaled,
+    "best_of_group": _best,
+}
+
+
+# Ratio and objective
+
+
+def ratio_line(lens: Lens, at: Chain) -> str:
+    """Return the importance ratio at the objective's level."""
+    level = lens.objective.ratio_level
+    if level == "token":
+        inside = rf"{latex(at.logp)} - {bracketed(at.old_logp)}"
+        return rf"r &= e^{{\log\pi - \log{_OLD}}} = e^{{{inside}}} = {latex(at.ratio)}"
+    total = float(lens.terms.log_ratio[at.completion].sum())
+    difference = rf"(\log\pi - \log{_OLD})"
+    if level == "sequence":
+        return (
+            rf"r &= \exp\!\Big(\frac{{1}}{{|o|}}\sum_t {difference}_t\Big)"
+            rf" = e^{{{bracketed(total)} / {at.length}}} = {latex(at.ratio, 4)}"
+        )
+    return rf"r &= \exp\!\Big(\sum_t {difference}_t\Big) = e^{{{latex(total)}}} = {latex(at.ratio)}"
+
+
+def objective_lines(lens: Lens, at: Chain) -> list[str]:
+    """Return the surrogate's value, and its derivative by this token's log-probability."""
+    symbols, numbers = _OBJECTIVE[lens.objective.surrogate](lens, at)
+    value = rf"J &= {symbols} = {numbers} = {latex(at.objective, sign=True)}"
+    drive = rf"D &= \frac{{\partial J}}{{\partial\log\pi}} = {_drive_text(lens, at)}{latex(at.drive, sign=True)}"
+    return [value, drive]
+
+
+def _drive_text(lens: Lens, at: Chain) -> str:
+    """Return the derivative in numbers where it is a product of two; why it is 0 where it is flat."""
+    if at.saturated:
+        return r"\text{flat, so} \;"
+    if lens.objective.surrogate in ("clip", "unclipped", "clip_cov"):
+        return rf"A\,r = {bracketed(at.advantage)} \cdot {latex(at.ratio)} = "
+    if lens.objective.surrogate == "policy_gradient":
+        return r"A = "
+    return ""
+
+
+def _clip(lens: Lens, at: Chain) -> tuple[str, str]:
+    o, a, r = lens.objective, bracketed(at.advantage), latex(at.ratio)
+    low, high = _plain(1 - o.epsilon_low), _plain(1 + o.epsilon_high)
+    first = "r A" if o.delta is None else r"\min(r, \delta) A"
+    number = rf"{r} \cdot {a}" if o.delta is None else rf"\min({r}, {_plain(o.delta)}) \cdot {a}"
+    return (
+        rf"\min\!\big({first},\ \mathrm{{clip}}(r) A\big)",
+        rf"\min\!\big({number},\ \mathrm{{clip}}({r},\, {low},\, {high}) \cdot {a}\big)",
+    )
+
+
+def _product(lens: Lens, at: Chain) -> tuple[str, str]:
+    return "r A", rf"{latex(at.ratio)} \cdot {bracketed(at.advantage)}"
+
+
+def _log(lens: Lens, at: Chain) -> tuple[str, str]:
+    return r"A \log\pi", rf"{latex(at.advantage)} \cdot {bracketed(at.logp)}"
+
+
+def _weighted(symbol: str) -> Callable[[Lens, Chain], tuple[str, str]]:
+    """Return the line of a surrogate c A log pi, whose factor c is a constant for the gradient."""
+
+    def line(lens: Lens, at: Chain) -> tuple[str, str]:
+        outer = at.advantage * at.logp
+        factor = at.objective / outer if outer else 0.0
+        return rf"{symbol} A \log\pi", rf"{latex(factor)} \cdot {bracketed(at.advantage)} \cdot {bracketed(at.logp)}"
+
+    return line
+
+
+def _sapo(lens: Lens, at: Chain) -> tuple[str, str]:
+    p = lens.objective.surrogate_parameters()
+    tau = _plain(p["tau_positive"] if at.advantage > 0 else p["tau_negative"])
+    inside = rf"{tau} \cdot ({latex(at.ratio)} - 1)"
+    return (
+        r"\tfrac{4}{\tau}\, \sigma\big(\tau (r - 1)\big) A",
+        rf"\tfrac{{4}}{{{tau}}}\, \sigma\big({inside}\big) \cdot {bracketed(at.advantage)}",
+    )
+
+
+def _gmpo(lens: Lens, at: Chain) -> tuple[str, str]:
+    size = at.objective / at.advantage if at.advantage else 1.0
+    return (
+        r"A \exp\!\Big(\tfrac{1}{|o|}\sum_t c_t\Big)",
+        rf"{latex(at.advantage)} \cdot e^{{{latex(float(np.log(abs(size) or 1.0)))}}}",
+    )
+
+
+def _dro(lens: Lens, at: Chain) -> tuple[str, str]:
+    half = _plain(0.5 * lens.objective.surrogate_parameters()["dro_beta"])
+    return (
+        r"A \log\pi - \tfrac{\beta_{\mathrm{dro}}}{2} (\log r)^2",
+        rf"{latex(at.advantage)} \cdot {bracketed(at.logp)} - {half} \cdot {bracketed(at.log_ratio)}^2",
+    )
+
+
+def _kl_cov(lens: Lens, at: Chain) -> tuple[str, str]:
+    penalty = at.ratio * at.advantage - at.objective
+    return (
+        r"r A - c\,|\log r| \cdot \mathbf{1}[\text{penalised}]",
+        rf"{latex(at.ratio)} \cdot {bracketed(at.advantage)} - {latex(abs(penalty))}",
+    )
+
+
+def _clip_cov(lens: Lens, at: Chain) -> tuple[str, str]:
+    symbols, numbers = _clip(lens, at)
+    if at.objective == 0.0 and at.advantage != 0.0:
+        return symbols + r" \cdot \mathbf{1}[\text{not drawn}]", r"0 \;\text{(drawn)}"
+    return symbols, numbers
+
+
+_OBJECTIVE: Mapping[str, Callable[[Lens, Chain], tuple[str, str]]] = {
+    "clip": _clip,
+    "policy_gradient": _log,
+    "unclipped": _product,
+    "cispo": _weighted(r"\mathrm{clip}(r)"),
+    "sapo": _sapo,
+    "vespo": _weighted(r"\varphi(W)\,"),
+    "gmpo": _gmpo,
+    "dppo_tv": _weighted(r"\min(r, c)\, \mathbf{1}[\text{near}]\,"),
+    "dppo_kl": _weighted(r"\min(r, c)\, \mathbf{1}[\text{near}]\,"),
+    "dro": _dro,
+    "kl_cov": _kl_cov,
+    "clip_cov": _clip_cov,
+}
+
+
+# KL, weight, contribution, pull
+
+_KL: Mapping[str, tuple[str, Callable[[str], str]]] = {
+    "k1": (r"-d", lambda d: rf"-{d}"),
+    "k2": (r"\tfrac12 d^2", lambda d: rf"\tfrac12 \cdot {d}^2"),
+    "k3": (r"e^d - 1 - d", lambda d: rf"e^{{{d}}} - 1 - {d}"),
+    "abs": (r"|d|", lambda d: rf"|{d}|"),
+}
+
+
+def kl_line(lens: Lens, at: Chain) -> str:
+    """Return the KL estimate of one token."""
+    symbol, numbers = _KL[lens.objective.kl_estimator.removesuffix("+")]
+    d = (at.ref_logp or 0.0) - at.logp
+    times, factor = "", ""
+    if lens.objective.kl_ratio_weighted:
+        times, factor = r"r\,", rf"{latex(at.ratio)} \cdot "
+        symbol, shown = rf"({symbol})", rf"({numbers(bracketed(d))})"
+    else:
+        shown = numbers(bracketed(d))
+    return (
+        rf"k &= {times}{symbol} = {factor}{shown} = {latex(at.kl)},"
+        rf"\qquad d = \log{_REF} - \log\pi = {latex(d, sign=True)}"
+    )
+
+
+def weight_line(lens: Lens, at: Chain) -> str:
+    """Return the token's weight under the aggregation."""
+    size, tokens = len(lens.batch.mask), int(lens.terms.mask.sum())
+    constant = _plain(lens.objective.constant or 1.0)
+    symbols, numbers = {
+        "sequence_mean": (r"\frac{1}{G\,|o|}", rf"\frac{{1}}{{{size} \cdot {at.length}}}"),
+        "token_mean": (r"\frac{1}{\sum_j |o_j|}", rf"\frac{{1}}{{{tokens}}}"),
+        "constant": (r"\frac{1}{G\,L}", rf"\frac{{1}}{{{size} \cdot {constant}}}"),
+        "sequence_sum": (r"\frac{1}{G}", rf"\frac{{1}}{{{size}}}"),
+        "token_sum": ("1", "1"),
+    }[lens.objective.aggregation]
+    return rf"w &= {symbols} = {numbers} = {latex(at.weight, 4)}"
+
+
+def contribution_line(lens: Lens, at: Chain) -> str:
+    """Return what the token adds to the loss."""
+    beta, value = lens.objective.beta, latex(at.contribution, 4, sign=True)
+    if beta == 0:
+        return rf"\text{{adds to the loss}} &= -w J = -{latex(at.weight, 4)} \cdot {bracketed(at.objective)} = {value}"
+    inside = rf"-{bracketed(at.objective)} + {_plain(beta)} \cdot {latex(at.kl)}"
+    return rf"\text{{adds to the loss}} &= w(-J + \beta k) = {latex(at.weight, 4)} \cdot ({inside}) = {value}"
+
+
+def pull_line(lens: Lens, at: Chain) -> str:
+    """Return the token's pull."""
+    beta, value = lens.objective.beta, rf"\boldsymbol{{{latex(at.pull, 4, sign=True)}}}"
+    left = r"\textbf{pull} &= -\frac{\partial\mathcal{L}}{\partial\log\pi} ="
+    if beta == 0:
+        return rf"{left} w D = {latex(at.weight, 4)} \cdot {bracketed(at.drive)} = {value}"
+    inside = rf"{latex(at.drive)} - {_plain(beta)} \cdot {bracketed(at.kl_drive)}"
+    return (
+        rf"{left} w \Big(D - \beta\, \frac{{\partial k}}{{\partial\log\pi}}\Big)"
+        rf" = {latex(at.weight, 4)} \cdot ({inside}) = {value}"
+    )
+
+
+def _plain(value: float) -> str:
+    """Return a hyperparameter for LaTeX: as a person writes it, a power of ten where that is shorter."""
+    text = short(value).replace("\N{MINUS SIGN}", "-")
+    if "e" not in text:
+        return text
+    mantissa, exponent = text.split("e")
+    return (r"" if mantissa == "1" else mantissa + r"\cdot ") + rf"10^{{{int(exponent)}}}"
