@@ -81,7 +81,7 @@ def _row_notes(colors: Palette, index: int, row: Row, widest: int) -> list[dict]
     else:
         each = float(row.weights[row.trains].max()) if count else 0.0
         total = plain(float(row.weights.sum()))
-        text, tint = t("chart.weight", each=plain(each, 4), count=count, total=total), colors.ink
+        text, tint = t("chart.block", each=plain(each, 4), count=count, total=total), colors.ink
     notes = [note(text, 1.015, -index, tint, size=13, **place)]
     if widest <= TEXT_COLUMNS:
         notes += [
