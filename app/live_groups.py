@@ -204,7 +204,11 @@ def _heat_choice() -> str:
 
 def _tokens(config: RunConfig, found: Mapping[str, Any], index: int, heat: str) -> int:
     """Draw the group's tokens as a heat picture; return its height."""
-    rows = token_facts(config, found)[index]
+    try:
+        rows = token_facts(config, found)[index]
+    except ValueError as error:
+        st.caption(literal(t("live.no_tokens", reason=str(error))))
+        return 0
     reach = max((abs(heat_value(heat, token)) for row in rows for token in row), default=0.0)
     flat = heat == "pull" and reach == 0.0
     st.caption(t("live.nothing_to_push") if flat else prose("live", heat, reach=plain(reach, 4)))

@@ -8,25 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from grpo_core import AdvantageSpec, Group, GroupBatch, Objective, get_recipe, loss_terms
-from grpo_core.live.config import RunConfig
+from grpo_core import AdvantageSpec, Group, GroupBatch, loss_terms
+from grpo_core.live.config import RunConfig, objective_of
 from grpo_core.live.groups import event_group
 
 Facts = dict[str, Any]
-
-
-def objective_of(config: RunConfig) -> Objective:
-    """Return the loss that a run minimises."""
-    recipe = get_recipe(config.recipe)
-    return recipe.with_constant(config.max_new_tokens).replace(
-        beta=config.beta, epsilon_low=config.epsilon_low, epsilon_high=config.epsilon_high
-    )
-
-
-def advantage_of(config: RunConfig) -> AdvantageSpec:
-    """Return the advantages that a run uses."""
-    spec = get_recipe(config.recipe).advantage
-    return spec if config.scale_rewards == "recipe" else replace(spec, scale=config.scale_rewards)
 
 
 def step_tokens(groups: Sequence[Mapping[str, Any]], config: RunConfig) -> list[list[list[Facts]]]:
@@ -34,11 +20,12 @@ def step_tokens(groups: Sequence[Mapping[str, Any]], config: RunConfig) -> list[
 
     "pull" is minus the token's contribution to the loss of the whole step, at the policy that sampled it: positive is
     pushed up. "ratio" is its probability after the update over that before. "clipped": the ratio has left the range on
-    the side where the token is pushed no further.
+    the side where the token is pushed no further. ValueError for an objective that cannot be computed again from what
+    was recorded (one that draws tokens at random).
     """
     members = [event_group(group) for group in groups]
-    after = GroupBatch.from_groups(members, advantage_of(config))
-    before = GroupBatch.from_groups([group.replace(logp=group.old_logp) for group in members], advantage_of(config))
+    after = _batch(members, groups)
+    before = replace(after, logp=after.old_logp)
     objective = objective_of(config)
     if after.ref_logp is None:
         objective = objective.replace(beta=0.0)
@@ -51,29 +38,33 @@ def step_tokens(groups: Sequence[Mapping[str, Any]], config: RunConfig) -> list[
         "logp_new": after.logp,
         "ratio": np.exp(at_end.log_ratio),
         "clipped": at_end.saturated,
+        **({"entropy": after.entropy} if after.entropy is not None else {}),
+        **({"logp_ref": after.ref_logp} if after.ref_logp is not None else {}),
     }
-    return _unpadded(members, groups, arrays)
+    return _unpadded(members, arrays)
 
 
-def _unpadded(
-    members: Sequence[Group], groups: Sequence[Mapping[str, Any]], arrays: Mapping[str, np.ndarray]
-) -> list[list[list[Facts]]]:
+def _batch(members: Sequence[Group], groups: Sequence[Mapping[str, Any]]) -> GroupBatch:
+    """Return the step as the update saw it: with the advantages that it used, and the entropies."""
+    batch = GroupBatch.from_groups(members, AdvantageSpec())
+    advantages = np.array([value for group in groups for value in group["advantages"]], dtype=float)
+    rows = [row for group in groups for row in group.get("entropy") or ()]
+    entropy = None
+    if len(rows) == len(advantages):
+        entropy = np.zeros(batch.mask.shape)
+        for target, row in zip(entropy, rows, strict=True):
+            target[: len(row)] = row
+    return replace(batch, advantages=advantages, entropy=entropy)
+
+
+def _unpadded(members: Sequence[Group], arrays: Mapping[str, np.ndarray]) -> list[list[list[Facts]]]:
     rows = {name: values.tolist() for name, values in arrays.items()}
     result, place = [], 0
-    for group, event in zip(members, groups, strict=True):
+    for group in members:
         completions = []
-        for i, texts in enumerate(group.tokens):
-            completions.append([_facts(group, event, rows, place, i, k) for k in range(len(texts))])
+        for texts in group.tokens:
+            own = [{"text": text, **{k: v[place][i] for k, v in rows.items()}} for i, text in enumerate(texts)]
+            completions.append(own)
             place += 1
         result.append(completions)
     return result
-
-
-def _facts(group: Group, event: Mapping[str, Any], rows: Mapping[str, Any], place: int, i: int, k: int) -> Facts:
-    entropy = event.get("entropy")
-    return {
-        "text": group.tokens[i][k],
-        "logp_ref": group.ref_logp[i][k] if group.ref_logp is not None else None,
-        "entropy": entropy[i][k] if entropy else None,
-        **{name: values[place][k] for name, values in rows.items()},
-    }

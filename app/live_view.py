@@ -22,6 +22,10 @@ from grpo_core.live.store import RunInfo, RunStore, RunStoreError
 
 CHARTS_EVERY = 0.5  # seconds between two looks at an active run
 GROUPS_EVERY = 1.0
+STEADY = """<style>
+.st-key-live-board [data-stale="true"], .st-key-live-groups [data-stale="true"] { opacity: 1 !important; }
+</style>"""
+"""While it redraws, Streamlit fades what it is about to replace: several times a second, that would be a flicker."""
 SETTLE = 0.06
 """Seconds that a run of the whole page waits at its end, for its messages to leave. A fragment's run that begins before
 that makes Streamlit 1.67 drop the page's own messages for this fragment (ForwardMsgQueue.clear) but keep the news that
@@ -36,6 +40,7 @@ STATES = {
 
 def page() -> None:
     """Draw the page."""
+    st.html(STEADY)
     st.title(t("page.live"), anchor=False)
     st.markdown(prose("live", "question"))
     source = open_store()
@@ -45,8 +50,10 @@ def page() -> None:
     look = first_look(source, run_id)
     live_form.form(title=t("live.settings_of", summary=_summary_of_next()))
     every = CHARTS_EVERY if look is not None and look.run.active else None
-    st.fragment(lambda: board(source, run_id, polling=every is not None), run_every=every)()
-    st.fragment(lambda: live_groups.section(source, run_id), run_every=GROUPS_EVERY if every else None)()
+    with st.container(key="live-board"):
+        st.fragment(lambda: board(source, run_id, polling=every is not None), run_every=every)()
+    with st.container(key="live-groups"):
+        st.fragment(lambda: live_groups.section(source, run_id), run_every=GROUPS_EVERY if every else None)()
     st.info(prose("live", "what"), icon=":material/visibility:")
     time.sleep(SETTLE)
 

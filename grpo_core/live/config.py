@@ -4,9 +4,12 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_core.live.tasks import TASKS
+
+if TYPE_CHECKING:
+    from grpo_core import Objective, Recipe
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 SCALES = ("recipe", "group", "batch", "none")
@@ -105,6 +108,14 @@ def accepted(name: str) -> str:
     """Say in words what a setting accepts, for a help text or a form."""
     _known(name)
     return _RULES[name].accepted()
+
+
+def objective_of(config: RunConfig) -> "Objective":
+    """Give the objective of a run: the recipe's, with the run's beta, clip range and length limit."""
+    recipe: Recipe = _recipe(config.recipe)
+    return recipe.with_constant(config.max_new_tokens).replace(
+        beta=config.beta, epsilon_low=config.epsilon_low, epsilon_high=config.epsilon_high
+    )
 
 
 @dataclass(frozen=True)

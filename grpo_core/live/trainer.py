@@ -18,7 +18,6 @@ from torch import Tensor
 from grpo_core import (
     AdvantageSpec,
     GroupAdvantages,
-    Objective,
     as_rewards,
     compute_advantages,
     get_recipe,
@@ -33,7 +32,7 @@ from grpo_core import (
     reward_statistics,
 )
 from grpo_core.live.commands import Command
-from grpo_core.live.config import RunConfig
+from grpo_core.live.config import RunConfig, objective_of
 from grpo_core.live.engines import Engine, Prompts, make_engine
 from grpo_core.live.evaluate import evaluate
 from grpo_core.live.model import Policy, device_name, load_policy, use_threads
@@ -289,14 +288,6 @@ class _Run:
         self.paused = {"pause": True, "step": True, "resume": False}.get(command.name, self.paused)
         self._steps_left = self._steps_left + 1 if command.name == "step" else 0
         return {}
-
-
-def objective_of(config: RunConfig) -> Objective:
-    """Give the objective of a run: the recipe's, with the run's beta, clip range and length limit."""
-    recipe = get_recipe(config.recipe)
-    return recipe.with_constant(config.max_new_tokens).replace(
-        beta=config.beta, epsilon_low=config.epsilon_low, epsilon_high=config.epsilon_high
-    )
 
 
 def advantage_spec(config: RunConfig) -> AdvantageSpec:
