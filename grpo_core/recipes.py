@@ -80,7 +80,12 @@ _VERL_OBJECTIVE = Objective(
 _VERL_ADVANTAGE = AdvantageSpec(ddof=1, eps=1e-6)
 _VERL_WHITENING = Whitening(ddof=1, eps=1e-8)
 _RLHF_OBJECTIVE = Objective(
-    log_ratio_cap=20.0, kl_estimator="k1", kl_value_cap=10.0, aggregation="token_mean", scope="global"
+    log_ratio_cap=20.0,
+    kl_estimator="k1",
+    kl_log_ratio_cap=20.0,  # beyond the cap on the value: it only keeps exp, and so k3's gradient, finite
+    kl_value_cap=10.0,
+    aggregation="token_mean",
+    scope="global",
 )
 _RLHF_WHITENING = Whitening(ddof=0, eps=1e-8, floor=True)
 _PAPER_ADVANTAGE = AdvantageSpec(ddof=0, eps=0.0)

@@ -5,7 +5,7 @@ Recorded like verl's (see test_verl): OpenRLHF needs DeepSpeed and Ray to be imp
 
 import pytest
 
-from grpo_core import RECIPES, batch_statistics, loss_terms
+from grpo_core import RECIPES, GroupBatch, batch_statistics, get_recipe, loss_terms
 from tests.conformance.foreign import package_folder
 from tests.conformance.record import RECORDERS
 from tests.conformance.recorded_cases import (
@@ -57,6 +57,20 @@ def test_clip_fraction(record):
         assert statistics["clip_ratio/region_mean"] == pytest.approx(record["clip_ratio"], abs=1e-7)
     share = terms.saturated.sum() / batch.mask.sum()
     assert share == pytest.approx(record["clip_ratio"], abs=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["k1", "k2", "k3"])
+@pytest.mark.parametrize("gap", [-900.0, -15.0, 15.0, 900.0])
+def test_far_from_the_reference_value_and_gradient_stay_finite(kind, gap):
+    import torch
+
+    objective = get_recipe("openrlhf_group_norm").objective.replace(beta=1.0, kl_estimator=kind)
+    logp = torch.tensor([[-1.0]], requires_grad=True)
+    mask, zero = torch.tensor([[True]]), torch.zeros(1)
+    loss = loss_terms(GroupBatch(logp, logp.detach(), logp.detach() + gap, mask, zero), objective).loss
+    loss.backward()
+    assert abs(float(loss.detach())) == 10.0
+    assert float(logp.grad) == 0.0
 
 
 def test_every_recipe_of_openrlhf_is_compared():

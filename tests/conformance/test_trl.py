@@ -140,6 +140,15 @@ class TestMetrics:
         for name in names:
             np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-6, atol=1e-9, err_msg=name)
 
+    def test_delta_hides_the_high_clip_fraction_from_trl(self):
+        """TRL counts after it has capped the ratio at delta: below the clip range nothing is ever high. We count it."""
+        case = Case("", {"loss_type": "grpo", "delta": 1.1})
+        results = [self.compare(case, seed) for seed in range(3)]
+        assert max(theirs["clip_ratio/high_mean"] for _, theirs in results) == 0
+        assert max(ours["clip_ratio/high_mean"] for ours, _ in results) > 0
+        for ours, theirs in results:
+            assert ours["clip_ratio/low_mean"] == pytest.approx(theirs["clip_ratio/low_mean"], rel=1e-6)
+
     def test_they_are_not_all_zero(self):
         case = Case("", {"loss_type": "grpo", "beta": 0.04})
         results = [self.compare(case, seed)[1] for seed in range(3)]

@@ -91,6 +91,11 @@ class TestVespo:
         weights = vespo_weight(log_ratio, mask, backend.array([[1.0], [-1.0]]))
         backend.check(weights, [[math.exp(3 + 2 - 3 * E)], [math.exp(2 + 3 - 2 * E)]])
 
+    def test_a_zero_advantage_counts_as_positive(self, backend):
+        log_ratio, mask = backend.array([[0.5]] * 2), backend.mask([[True]] * 2)
+        zero, positive = to_numpy(vespo_weight(log_ratio, mask, backend.array([[0.0], [1.0]])))
+        assert zero == positive
+
     @pytest.mark.parametrize("gap", [-1e4, 1e4])
     def test_far_away_it_vanishes(self, backend, gap):
         weights = vespo_weight(backend.array([[gap]]), backend.mask([[True]]), backend.array([[1.0]]))
