@@ -17,6 +17,7 @@ EXPLORE = {
     "clip": ":material/content_cut:",
     "kl": ":material/compare_arrows:",
     "reduction": ":material/functions:",
+    "ppo": ":material/family_history:",
 }
 
 

@@ -1,0 +1,1 @@
+"""The pictures of the From PPO page."""
