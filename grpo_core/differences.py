@@ -84,6 +84,13 @@ def take_advantage(first: AdvantageSpec, second: AdvantageSpec, names: Collectio
     return dataclasses.replace(first, **{name: getattr(second, name) for name in names if name in fields})
 
 
+def choice_names() -> tuple[str, ...]:
+    """Return every name that a difference in an objective or an advantage definition can have."""
+    fields = [f.name for kind in (Objective, AdvantageSpec) for f in dataclasses.fields(kind) if f.name != "options"]
+    options = [name for surrogate in SURROGATES.values() for name in surrogate.parameters]
+    return tuple(dict.fromkeys([*fields, *options]))
+
+
 def _differences(part: str, first: Any, second: Any) -> Iterator[Difference]:
     for field in dataclasses.fields(first):
         ours, theirs = getattr(first, field.name), getattr(second, field.name)
