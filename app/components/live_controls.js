@@ -55,7 +55,11 @@ function build(panel, spec) {
 
   const gesture = () => { panel.gesture = Date.now(); };
   slider.addEventListener("pointerdown", gesture);
-  slider.addEventListener("focus", gesture);
+  // A run of key presses is one gesture too, so that it is undone as one.
+  slider.addEventListener("keydown", () => {
+    if (Date.now() - (row.pressed ?? 0) > 1000) gesture();
+    row.pressed = Date.now();
+  });
   slider.addEventListener("input", () => {
     const value = fromPosition(row.spec, Number(slider.value));
     paint(row, value, show(row.spec, value));
