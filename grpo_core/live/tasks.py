@@ -60,11 +60,11 @@ class Task:
         """
         rng = random.Random(f"held out {self.name}")
         found: dict[str, Problem] = {}
-        for _ in range(20):
+        before = -1
+        while before < len(found) < count:
+            before = len(found)
             for problem in self.sample(rng, count, held_out=True):
                 found.setdefault(problem.prompt, problem)
-            if len(found) >= count:
-                break
         return list(found.values())[:count]
 
     def score(self, completion: str, problem: Problem) -> Score:

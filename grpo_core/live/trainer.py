@@ -170,7 +170,7 @@ class _Run:
         probe = _Probe(self._logps(self.engine, rollout) if self.config.probe else None, ref_logp)
         clock.lap("probe")
         self.step += 1
-        measured = _measured(rollout, judged, probe)  # after learned: its KLs are the ones measured by the probe
+        measured = _measured(rollout, judged, probe)
         metrics = {**learned, **measured, **self._settings(), **self._speed(rollout, clock)}
         groups = group_events(self.policy, problems, rollout, judged, probe)
         return self.event("step", **_rounded(metrics), **_histogram(rollout, probe), groups=groups)
@@ -219,7 +219,7 @@ class _Run:
         objective, uniform = objective_of(self.config), None
         if objective.surrogate == "clip_cov":
             uniform = torch.rand(rollout.logp.shape, generator=self.chances).to(rollout.logp)
-        return update(
+        found = update(
             self.engine,
             self.optimizer,
             rollout,
@@ -230,6 +230,8 @@ class _Run:
             max_grad_norm=self.config.max_grad_norm,
             temperature=self.config.temperature,
         )
+        # Those are means over the inner epochs; the KLs of a step are measured once, by the probe.
+        return {name: value for name, value in found.items() if not name.startswith("kl")}
 
     def _settings(self) -> dict[str, float]:
         names = ("learning_rate", "beta", "epsilon_low", "epsilon_high", "temperature")

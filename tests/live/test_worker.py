@@ -1,0 +1,138 @@
+"""Real workers: started, followed through the store, paused, stopped, killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from grpo_core.live.config import RunConfig
+from grpo_core.live.runner import RunnerBusy, mark_dead, start_run
+from grpo_core.live.store import RunStore, RunStoreError
+from grpo_core.live.worker import write
+
+PATIENCE = 60.0
+QUICK = {"eval_prompts": 4, "prompts_per_step": 2}
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = RunStore(tmp_path)
+    yield store
+    for run in store.runs():
+        if run.active and run.pid:
+            os.kill(run.pid, signal.SIGKILL)
+
+
+def until(condition):
+    """Wait until something is so; a test that waits too long has failed."""
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.02)
+    return found
+
+
+def ended(store, run_id):
+    return until(lambda: not store.run(run_id).active and store.run(run_id))
+
+
+def test_a_run_is_paused_resumed_and_finishes(store):
+    run_id = start_run(RunConfig(steps=12, pace=20, **QUICK), store)
+    queued = store.run(run_id)
+    assert (queued.state, queued.pid is not None) in (("queued", True), ("running", True))
+    with pytest.raises(RunnerBusy, match=f"Run {run_id} is still"):
+        start_run(RunConfig(), store)
+    until(lambda: store.run(run_id).step >= 2)
+    store.post_command(run_id, "pause")
+    paused = until(lambda: store.run(run_id).state == "paused" and store.run(run_id))
+    assert paused.alive
+    with pytest.raises(RunnerBusy, match="is still paused"):
+        start_run(RunConfig(), store)
+    store.post_command(run_id, "step")
+    until(lambda: store.run(run_id).step == paused.step + 1)
+    store.post_command(run_id, "set", {"pace": None})
+    store.post_command(run_id, "resume")
+    run = ended(store, run_id)
+    assert (run.state, run.step, run.reason) == ("finished", 12, "")
+    rows = store.metrics(run_id)
+    assert [row["step"] for row in rows if row["event"] == "step"] == list(range(1, 13))
+    assert [row["name"] for row in rows if row["event"] == "command"] == ["pause", "step", "set", "resume"]
+    assert len(store.step_groups(run_id)["groups"]) == 2
+    assert store.active_run() is None
+    assert (store.folder / f"{run_id}.log").read_text() == ""
+
+
+def test_a_killed_worker_is_seen_as_failed_and_its_steps_are_kept(store):
+    run_id = start_run(RunConfig(steps=5000, pace=20, **QUICK), store)
+    run = until(lambda: store.run(run_id).step >= 3 and store.run(run_id))
+    os.kill(run.pid, signal.SIGKILL)
+    until(lambda: not store.run(run_id).alive)
+    assert mark_dead(store) == [run_id]
+    dead = store.run(run_id)
+    assert dead.state == "failed"
+    assert f"everything up to step {dead.step} is kept" in dead.reason
+    steps = [row["step"] for row in store.metrics(run_id) if row["event"] == "step"]
+    assert steps == list(range(1, dead.step + 1))
+    assert store.step_groups(run_id)["step"] == dead.step
+
+
+def test_a_worker_outlives_the_program_that_started_it_and_stops_when_told(store):
+    code = (
+        "import sys\nfrom grpo_core.live import RunConfig, RunStore\nfrom grpo_core.live.runner import start_run\n"
+        "print(start_run(RunConfig(steps=5000, eval_prompts=4), RunStore(sys.argv[1])))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, store.url], capture_output=True, text=True, timeout=60, check=True
+    )
+    run_id = done.stdout.strip()
+    until(lambda: store.run(run_id).step >= 2)
+    store.post_command(run_id, "stop")
+    run = ended(store, run_id)
+    assert run.state == "stopped"
+    assert store.metrics(run_id)[-1]["event"] == "end"
+
+
+def test_a_worker_that_is_asked_to_terminate_stops_properly(store):
+    run_id = start_run(RunConfig(steps=5000, pace=20, **QUICK), store)
+    run = until(lambda: store.run(run_id).step >= 1 and store.run(run_id))
+    os.kill(run.pid, signal.SIGTERM)
+    assert ended(store, run_id).state == "stopped"
+
+
+def test_a_run_that_cannot_begin_says_why(store):
+    missing = "mps" if torch.cuda.is_available() else "cuda"
+    run_id = start_run(RunConfig(device=missing), store)
+    run = ended(store, run_id)
+    assert run.state == "failed"
+    assert f"device '{missing}' is not on this machine" in run.reason
+
+
+def test_a_worker_takes_no_run_that_is_not_waiting(store):
+    run_id = store.create_run(RunConfig())
+    store.set_state(run_id, "stopped")
+    done = subprocess.run(
+        [sys.executable, "-m", "grpo_core.live.worker", run_id, "--store", store.url],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "is not waiting for a worker" in done.stderr
+    assert store.run(run_id).state == "stopped"
+
+
+def test_a_store_that_comes_back_loses_nothing(tmp_path, capsys):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    store = RunStore(folder)
+    run_id = store.create_run(RunConfig())
+    folder.rename(tmp_path / "away")
+    event = {"event": "start", "step": 0, "seconds": 0.0, "device": "cpu"}
+    with pytest.raises(RunStoreError, match="does not exist"):
+        write(store, run_id, event, patience=0.0)
+    (tmp_path / "away").rename(folder)
+    write(store, run_id, event, patience=0.0)
+    assert store.run(run_id).state == "running"
+    assert "does not exist" in capsys.readouterr().err
