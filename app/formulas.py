@@ -58,7 +58,8 @@ def std_line(lens: Lens) -> str:
     """Return the std of the group's scored rewards."""
     count, ddof = int(lens.scores.valid_count), lens.spec.ddof
     under = f"{count} - 1" if ddof else f"{count}"
-    symbol = r"G - 1" if ddof else r"G"
+    letter = "G" if count == lens.group.size else "n"  # n: the completions that could be scored
+    symbol = f"{letter} - 1" if ddof else letter
     return (
         rf"s &= \sqrt{{\frac{{1}}{{{symbol}}}\sum_i (r_i - \bar r)^2}}"
         rf" = \sqrt{{\frac{{1}}{{{under}}}\sum_i (r_i - {bracketed(float(lens.scores.mean))})^2}}"

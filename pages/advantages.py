@@ -43,7 +43,7 @@ def settings(lens: Lens) -> None:
             widgets.choice("scale")
         if lens.spec.estimator == "group" and lens.spec.scale != "none":
             widgets.choice("ddof")
-        rows = [*widgets.reward_rows(), widgets.size_row()]
+        rows = [widgets.size_row(), *widgets.reward_rows()]
         if lens.spec.estimator == "group" and lens.spec.scale != "none":
             rows.append(slider("eps"))
         with live:

@@ -16,7 +16,7 @@ export default function (component) {
 
   const wanted = data.rows.map((row) => row.id);
   for (const [id, row] of panel.rows) if (!wanted.includes(id)) { row.box.remove(); panel.rows.delete(id); }
-  root.classList.toggle("scroll", !data.two && data.rows.length > 9);
+  root.classList.toggle("scroll", !data.two && data.rows.length > 12);
   root.classList.toggle("two", Boolean(data.two));
   data.rows.forEach((spec, index) => {
     let row = panel.rows.get(spec.id);

@@ -85,11 +85,14 @@ def notice(lens: Lens, at: Probe) -> tuple[str, dict[str, Any]]:
         return "other-surrogate", {"surrogate": t(f"param.surrogate.{lens.objective.surrogate}")}
     if clip["epsilon_low"] == 0 and clip["epsilon_high"] == 0:
         return "no-room", {}
+    flat = at.slope == 0
     if at.advantage > 0:
-        return ("up-saturated" if at.ratio > high else "up-free" if at.ratio < low else "inside"), numbers
-    if clip["delta"] is not None and at.ratio > max(high, clip["delta"]):
+        bounded = clip["delta"] is not None and clip["delta"] < high
+        closed = ("delta-low", {**numbers, "delta": short(clip["delta"])}) if bounded else ("up-saturated", numbers)
+        return closed if flat else ("up-free" if at.ratio < low else "inside", numbers)
+    if flat and at.ratio >= low:
         return "down-delta", {**numbers, "delta": short(clip["delta"])}
-    return ("down-saturated" if at.ratio < low else "down-free" if at.ratio > high else "inside"), numbers
+    return ("down-saturated" if flat else "down-free" if at.ratio > high else "inside"), numbers
 
 
 def question(lens: Lens) -> Question:

@@ -18,15 +18,17 @@ def bars(
 
     `rewards` (G,) with nan for unscored, `advantages` (G,).
     """
-    names = [str(i + 1) for i in range(len(rewards))]
+    at = np.arange(1, len(rewards) + 1)
     scored = ~np.isnan(rewards)
     unit = t("axis.advantage_std") if scaled else t("axis.advantage")
-    data = [_stems(colors, names, rewards, mean), _dots(colors, names, rewards, advantages)]
-    data += [_bars(colors, names, advantages, scored)]
+    data = [_stems(colors, at, rewards, mean), _dots(colors, at, rewards, advantages)]
+    data += [_bars(colors, at, advantages, scored)]
     low, high = _padded(np.append(rewards[scored], [0.0, 1.0]), 0.12)
     top, bottom = [0.66, 1.0], [0.0, 0.54]
     shapes, notes = _mean_band(colors, mean, std) if scored.any() else ([], [])
-    notes += [note(t("chart.unscored"), names[i], 0, colors.muted, yref="y2") for i in np.flatnonzero(~scored)]
+    notes += [
+        note(t("chart.unscored"), int(at[i]), 0, colors.muted, yref="y2", yshift=10) for i in np.flatnonzero(~scored)
+    ]
     return figure(
         data,
         layout(
@@ -35,19 +37,19 @@ def bars(
             shapes=shapes,
             annotations=notes,
             margin={"l": 8, "r": 84, "t": 10, "b": 8},
-            xaxis=axis(colors, t("axis.completion"), type="category", showgrid=False, anchor="y2"),
+            xaxis=_completions(colors, at, anchor="y2"),
             yaxis=axis(colors, t("axis.reward"), domain=top, range=[low, high], zeroline=False, nticks=4),
             yaxis2=axis(colors, unit, domain=bottom, range=_padded(np.append(advantages, [0.0]), 0.16, least=0.5)),
         ),
     )
 
 
-def _stems(colors: Palette, names: Sequence[str], rewards: np.ndarray, mean: float) -> dict:
-    x: list[str | None] = []
+def _stems(colors: Palette, at: np.ndarray, rewards: np.ndarray, mean: float) -> dict:
+    x: list[float | None] = []
     y: list[float | None] = []
-    for name, reward in zip(names, rewards, strict=True):
+    for position, reward in zip(at, rewards, strict=True):
         if not np.isnan(reward):
-            x += [name, name, None]
+            x += [float(position), float(position), None]
             y += [float(mean), float(reward), None]
     return {
         "type": "scatter", "mode": "lines", "x": x, "y": y, "line": {"color": colors.old, "width": 2},
@@ -55,21 +57,21 @@ def _stems(colors: Palette, names: Sequence[str], rewards: np.ndarray, mean: flo
     }  # fmt: skip
 
 
-def _dots(colors: Palette, names: Sequence[str], rewards: np.ndarray, advantages: np.ndarray) -> dict:
+def _dots(colors: Palette, at: np.ndarray, rewards: np.ndarray, advantages: np.ndarray) -> dict:
     keep = np.flatnonzero(~np.isnan(rewards))
     return {
-        "type": "scatter", "mode": "markers", "x": [names[i] for i in keep], "y": floats(rewards[keep]),
+        "type": "scatter", "mode": "markers", "x": floats(at[keep]), "y": floats(rewards[keep]),
         "marker": {"size": 11, "color": [colors.sign(advantages[i]) for i in keep]},
         "customdata": [plain(rewards[i]) for i in keep],
         "hovertemplate": t("hover.reward"),
     }  # fmt: skip
 
 
-def _bars(colors: Palette, names: Sequence[str], advantages: np.ndarray, scored: np.ndarray) -> dict:
-    few = len(names) <= 16
-    text = [signed(a, 3 if len(names) <= 10 else 2) if ok else "" for a, ok in zip(advantages, scored, strict=True)]
+def _bars(colors: Palette, at: np.ndarray, advantages: np.ndarray, scored: np.ndarray) -> dict:
+    few = len(at) <= 16
+    text = [signed(a, 3 if len(at) <= 10 else 2) if ok else "" for a, ok in zip(advantages, scored, strict=True)]
     return {
-        "type": "bar", "x": list(names), "y": floats(advantages), "yaxis": "y2",
+        "type": "bar", "x": floats(at), "y": floats(advantages), "yaxis": "y2",
         "marker": {"color": [colors.sign(a) for a in advantages]},
         "text": text if few else None, "textposition": "outside", "cliponaxis": False,
         "textfont": {"size": 14, "color": colors.ink},
@@ -89,6 +91,13 @@ def _mean_band(colors: Palette, mean: float, std: float) -> tuple[list, list]:
     return shapes, [note(t("chart.mean", value=plain(mean)), 1.01, mean, colors.muted, **place)]
 
 
+def _completions(colors: Palette, at: np.ndarray, **more: object) -> dict:
+    """Return an axis with one place for each completion. Positions are numbers: Plotly would read a name "3" as one."""
+    shown = at if len(at) <= 24 else at[:: len(at) // 16 + 1]
+    ticks = {"tickvals": floats(shown), "ticktext": [str(k) for k in shown], "range": [0.4, len(at) + 0.6]}
+    return axis(colors, t("axis.completion"), showgrid=False, zeroline=False, **ticks, **more)
+
+
 def _padded(values: np.ndarray, share: float, *, least: float = 0.0) -> list[float]:
     low, high = float(values.min()), float(values.max())
     low, high = min(low, -least), max(high, least)
@@ -99,15 +108,15 @@ def _padded(values: np.ndarray, share: float, *, least: float = 0.0) -> list[flo
 def estimators(colors: Palette, names: Sequence[str], table: np.ndarray) -> Figure:
     """Return the same group under several estimators: one row each, `table` (estimators, G)."""
     size = max(float(np.abs(table).max()), 1e-9)
-    columns = [str(i + 1) for i in range(table.shape[1])]
+    columns, rows = np.arange(1, table.shape[1] + 1), list(range(len(names)))
     digits = 3 if len(columns) <= 8 else 1
     text = [[signed(v, digits) for v in row] for row in table]
     heat = {
-        "type": "heatmap", "z": [floats(row) for row in table], "x": columns, "y": list(names), "zmin": -size,
+        "type": "heatmap", "z": [floats(row) for row in table], "x": floats(columns), "y": rows, "zmin": -size,
         "zmax": size, "colorscale": colors.signed_scale, "showscale": False, "xgap": 3, "ygap": 3, "hoverinfo": "skip",
     }  # fmt: skip
     annotations = [
-        note(text[i][j], columns[j], names[i], _on(colors, table[i, j] / size), size=14)
+        note(text[i][j], int(columns[j]), i, _on(colors, table[i, j] / size), size=14)
         for i in range(len(names))
         for j in range(len(columns))
         if len(columns) <= 16
@@ -118,8 +127,15 @@ def estimators(colors: Palette, names: Sequence[str], table: np.ndarray) -> Figu
             colors,
             height=70 + 62 * len(names),
             annotations=annotations,
-            xaxis=axis(colors, t("axis.completion"), type="category", showgrid=False, side="top"),
-            yaxis=axis(colors, autorange="reversed", showgrid=False, ticksuffix="  "),
+            xaxis=_completions(colors, columns, side="top"),
+            yaxis=axis(
+                colors,
+                range=[len(rows) - 0.5, -0.5],
+                showgrid=False,
+                zeroline=False,
+                tickvals=rows,
+                ticktext=list(names),
+            ),
         ),
     )
 
@@ -141,7 +157,16 @@ def rates(
     side = "left" if at[0] < 0.6 else "right"
     shift = 10 if side == "left" else -10
     notes = [
-        note(signed(value), at[0], value, colors.sign_text(value), size=14, xanchor=side, xshift=shift, yshift=10)
+        note(
+            signed(value),
+            at[0],
+            value,
+            colors.sign_text(value),
+            size=14,
+            xanchor=side,
+            xshift=shift,
+            yshift=10 if value > 0 else -12,
+        )
         for value in at[1:]
         if abs(value) < 5
     ]
@@ -171,8 +196,7 @@ def mixed(
         own = g == size
         data.append(line(p, values, colors.up if own else colors.old, width=3.5 if own else 1.5, hoverinfo="skip"))
         if not own:
-            k = int(np.argmax(p >= 0.5))
-            notes.append(note(f"G = {g}", 0.5, float(values[k]), colors.muted, yshift=9))
+            notes.append(_curve_name(colors, g, p, values, rank=len(notes)))
     data.append(_marks(colors, [at[0]], [at[1]], [colors.up]))
     side = "left" if at[0] < 0.6 else "right"
     notes.append(
@@ -199,6 +223,14 @@ def mixed(
             yaxis=axis(colors, t("axis.mixed"), range=[0, 1.06], zeroline=False),
         ),
     )
+
+
+def _curve_name(colors: Palette, size: int, p: np.ndarray, values: np.ndarray, *, rank: int) -> dict:
+    """Return a curve's name on its top, or on its right shoulder where the tops lie on each other."""
+    k = len(p) // 2
+    if values[k] > 0.95:
+        k += int(np.argmin(values[k:] >= 0.5 + 0.09 * rank)) - 1
+    return note(f"G = {size}", float(p[k]), float(values[k]), colors.muted, bgcolor=colors.page)
 
 
 def _marks(colors: Palette, x: Sequence[float], y: Sequence[float], fill: Sequence[str]) -> dict:
