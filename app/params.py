@@ -173,7 +173,7 @@ _SAMPLING = (
     _choice("samp_view", ("dynamic", "budget", "temperature", "pass")),
     _numbers("rates", (0.02, 0.2, 0.5, 0.9, 1.0), 0.0, 1.0, 0.01),
     _choice("refill", ("keep", "resample", "retry"), default="resample"),
-    _whole("batch_n", 64, 1, 1024, log=True),
+    _whole("batch_n", 64, 1, 256, log=True),
     _whole("budget", 256, 8, 8192, log=True),
     _numbers("probs", (0.5, 0.3, 0.15, 0.05), 0.0, 1.0, 0.01),
     _number("temp", 1.0, 0.1, 2.0, 0.01, floor=0.01, ceiling=100.0),
