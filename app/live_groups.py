@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from app import state
+from app.components import component
 from app.figures import live as figures
 from app.figures.live import Token
 from app.live_plot import live_plot
@@ -21,7 +22,7 @@ from grpo_core.live.config import RunConfig
 from grpo_core.live.groups import event_group
 from grpo_core.live.store import RunStoreError
 
-FOLLOW, STEP, NEWEST, GROUP = "live-follow", "live-at-step", "live-newest", "live-group"
+FOLLOW, STEP, NEWEST, GROUP, STRIP = "live-follow", "live-at-step", "live-newest", "live-group", "live-strip"
 ROW_HEIGHT = 35
 MOST_ROWS = 12  # rows of the table that show without scrolling
 MOST_HEIGHT = 460  # pixels of the token picture that show without scrolling
@@ -101,22 +102,30 @@ def _hold_at(step: int) -> None:
 
 def _strip(groups: Sequence[Mapping[str, Any]], step: int) -> int:
     """Draw the groups side by side, kind and right answers on each; return the chosen one."""
-    if st.session_state.get(GROUP) not in range(len(groups)):
-        st.session_state[GROUP] = 0
-    chosen = st.segmented_control(
-        t("live.group"), range(len(groups)), key=GROUP, required=True, label_visibility="collapsed",
-        format_func=lambda i: group_label(i, groups[i]), on_change=_walk, args=(step,),
-    )  # fmt: skip
-    return int(chosen or 0)
+    chosen = st.session_state.setdefault(GROUP, 0)
+    chosen = chosen if chosen < len(groups) else 0
+    chips = [chip(index, group) for index, group in enumerate(groups)]
+    data = {"step": step, "chosen": chosen, "label": t("live.group"), "groups": chips}
+    mount = component("live_strip", '<div class="strip" role="group"></div>')
+    mount(key=STRIP, data=data, on_pick_change=_pick)
+    return int(chosen)
 
 
-def group_label(index: int, group: Mapping[str, Any]) -> str:
-    """Return a group's name on the strip: its number, its kind, how many of its completions are right."""
-    kind = t(f"kind.{group['kind']}")
-    right = sum(reward is not None and reward >= 1.0 for reward in group["rewards"])
-    name = "live.group_unscored" if group["kind"] == "unscored" else "live.group_label"
-    label = t(name, number=index + 1, kind=kind, right=right, size=len(group["rewards"]))
-    return label if group["kind"] == "mixed" else f":gray[{label}]"
+def _pick() -> None:
+    """Show the group that was pressed, and stay at its step."""
+    pick = st.session_state[STRIP].get("pick")
+    if isinstance(pick, dict) and isinstance(pick.get("step"), int) and isinstance(pick.get("index"), int):
+        st.session_state[GROUP] = max(0, pick["index"])
+        _walk(pick["step"])
+
+
+def chip(index: int, group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a group as the strip shows it: its number, its kind, and how many of its completions are right."""
+    rewards = group["rewards"]
+    right = sum(reward is not None and reward >= 1.0 for reward in rewards)
+    kind, scored = t(f"kind.{group['kind']}"), group["kind"] != "unscored"
+    text = t("live.group_label", kind=kind, right=right, size=len(rewards)) if scored else kind
+    return {"name": str(index + 1), "kind": group["kind"], "text": text, "share": right / max(1, len(rewards))}
 
 
 # The group

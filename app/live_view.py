@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -43,6 +42,7 @@ def page() -> None:
     st.html(STEADY)
     st.title(t("page.live"), anchor=False)
     st.markdown(prose("live", "question"))
+    refuse("")
     source = open_store()
     if source is None:
         return
@@ -183,14 +183,13 @@ def start(source: Reader) -> None:
         refuse(str(error))
         return
     st.query_params["run"] = run_id
-    st.session_state["live-refused"] = ""
     live_groups.follow_newest()
     st.rerun()
 
 
 def command(source: Reader, run_id: str, name: str, value: Any = None) -> None:
     """Leave a command for the run; a refusal is shown under the buttons."""
-    st.session_state["live-refused"] = ""
+    refuse("")
     try:
         source.store.post_command(run_id, name, value)
     except (ValueError, RunStoreError) as error:
@@ -270,7 +269,7 @@ def messages(look: Look | None) -> None:
     if look.problem:
         st.warning(f"{t('live.stale')} {literal(look.problem)}", icon=":material/warning:")
     if run.state == "failed":
-        st.error(f"{t('live.failed', step=run.step)} {literal(run.reason)}", icon=":material/error:")
+        st.error(t("live.failed", step=run.step, reason=literal(run.reason)), icon=":material/error:")
     elif run.state == "queued" or (run.active and not look.step):
         st.info(prose("live", "starting"), icon=":material/hourglass_top:")
 
@@ -321,16 +320,9 @@ def _progress_alt(look: Look | None, by: str) -> str:
 
 
 def stamps(look: Look | None, by: str) -> list[Stamp]:
-    """Return the commands of a run where they took effect; those at one place become one stamp."""
-    places: dict[float, list[str]] = {}
-    for row in look.commands if look else ():
-        if "refused" not in row:
-            places.setdefault(float(row[by]), []).extend(command_words(row))
-    return [Stamp(x, _listed(texts)) for x, texts in places.items()]
-
-
-def _listed(texts: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(texts))
+    """Return the commands of a run where they took effect."""
+    taken = [row for row in (look.commands if look else ()) if "refused" not in row]
+    return [Stamp(float(row[by]), words) for row in taken for words in command_words(row)]
 
 
 def command_words(row: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from app.figures.base import Figure, Palette, Trace, axis, band, figure, layout, note, rule, safe
+from app.figures.base import FONT, Figure, Palette, Trace, axis, band, figure, layout, note, rule, safe
 from app.numbers import MISSING, plain, short, signed
 from app.words import t
 
@@ -15,6 +15,7 @@ Column = Sequence[float | None]
 
 MAIN_HEIGHT = 500
 MOST_STAMPS, MOST_NAMES = 24, 12  # commands marked on a chart, and named
+NAME_WIDTH = 0.2  # share of the axis that a command's name may take
 REWARD, ACCURACY = "reward", "accuracy"
 
 
@@ -102,10 +103,10 @@ def progress(
     bottom = min([0.0, *(value for value in reward if value is not None)])
     return figure(
         data,
-        layout(
+        _layout(
             colors,
             height=MAIN_HEIGHT,
-            margin={"l": 8, "r": 10, "t": 58, "b": 8},
+            margin={"l": 8, "r": 10, "t": 54, "b": 8},
             hovermode="x unified",
             dragmode="zoom",
             uirevision=revision,
@@ -123,7 +124,7 @@ def _progress_title(colors: Palette, reward: Column, evaluations: Sequence[Mappi
     parts = ((t("live.sampled_reward"), newest, colors.up_text), (t("live.accuracy"), accuracy, colors.current))
     texts = [_colored(f"{name} <b>{plain(value, 2)}</b>", color) for name, value, color in parts]
     return note("  ·  ".join(texts), 0, 1, colors.muted, size=16, xref="paper", yref="paper",
-                xanchor="left", yanchor="bottom", yshift=30)  # fmt: skip
+                xanchor="left", yanchor="bottom", yshift=24)  # fmt: skip
 
 
 def _dots(x: Sequence[Any], y: Sequence[Any], colors: Palette) -> Trace:
@@ -161,7 +162,7 @@ def panels(
     lines = [_panel_stamp(colors, stamp, index) for stamp in stamps[-MOST_STAMPS:] for index in range(len(PANELS))]
     return figure(
         data,
-        layout(
+        _layout(
             colors,
             height=MAIN_HEIGHT,
             margin={"l": 40, "r": 8, "t": 4, "b": 8},
@@ -253,18 +254,22 @@ def _panel_stamp(colors: Palette, stamp: Stamp, index: int) -> dict[str, Any]:
 
 
 def _stamp_names(colors: Palette, stamps: Sequence[Stamp], total: float | None) -> list[dict[str, Any]]:
-    """Return the commands' names above the chart; where two would touch, they take turns on two lines."""
+    """Return the commands' names above the chart; those too near to stand apart share one line of text."""
     reach = total or max([stamp.x for stamp in stamps], default=1.0) or 1.0
-    notes, level = [], 0
-    for before, stamp in pairwise([None, *stamps[-MOST_NAMES:]]):
-        near = before is not None and (stamp.x - before.x) / reach < 0.14
-        level = 1 - level if near else 0
-        late = stamp.x > 0.85 * reach
-        notes.append(
-            note(safe(stamp.text, 28), stamp.x, 1, colors.muted, size=12, yref="paper", yanchor="bottom",
-                 xanchor="right" if late else "left", yshift=13 * level)
-        )  # fmt: skip
-    return notes
+    places: list[tuple[float, list[str]]] = []
+    for stamp in stamps[-MOST_NAMES:]:
+        if places and (stamp.x - places[-1][0]) / reach < NAME_WIDTH:
+            places[-1][1].append(stamp.text)
+        else:
+            places.append((stamp.x, [stamp.text]))
+    return [_stamp_name(colors, x, texts, late=x > 0.75 * reach) for x, texts in places]
+
+
+def _stamp_name(colors: Palette, x: float, texts: Sequence[str], *, late: bool) -> dict[str, Any]:
+    counts = {text: texts.count(text) for text in texts}
+    text = ", ".join(f"{text} ×{count}" if count > 1 else text for text, count in counts.items())
+    side = "right" if late else "left"
+    return note(safe(text, 36), x, 1, colors.muted, yref="paper", yanchor="bottom", xanchor=side)
 
 
 # Ratios
@@ -288,7 +293,7 @@ def ratios(
     ]
     return figure(
         [bars],
-        layout(
+        _layout(
             colors,
             height=max(height, 220),
             bargap=0,
@@ -338,7 +343,7 @@ def tokens(colors: Palette, rows: Sequence[Sequence[Token]], names: Sequence[str
     }  # fmt: skip
     return figure(
         [trace],
-        layout(
+        _layout(
             colors,
             height=30 * lines + 16,
             margin={"l": 8, "r": 8, "t": 4, "b": 4},
@@ -380,6 +385,17 @@ def _visible(text: str) -> str:
 
 
 # Small things
+
+
+def _layout(colors: Palette, *, height: int, **more: Any) -> dict[str, Any]:
+    """Return the house layout, with a toolbar and hover boxes that are easy to read."""
+    bar = {"bgcolor": "rgba(0,0,0,0)", "color": colors.muted, "activecolor": colors.ink}
+    hover = {
+        "bgcolor": colors.panel,
+        "bordercolor": colors.zero,
+        "font": {"family": FONT, "size": 13, "color": colors.ink},
+    }
+    return layout(colors, height=height, modebar=bar, hoverlabel=hover, **more)
 
 
 def _on(colors: Palette, share: float) -> str:
