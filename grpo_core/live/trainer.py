@@ -53,7 +53,7 @@ def train(config: RunConfig, commands: Commands | None = None) -> Iterator[Event
     The same config gives the same events on one machine, times apart. A loss that is not finite ends the run with
     state "failed" and the reason; the weights stay those of the last good step. Closing the iterator ends it.
     """
-    run = _Run(config, commands or (lambda: ()))
+    run = Run(config, commands or tuple)
     yield run.start_event()
     yield run.eval_event()
     try:
@@ -104,12 +104,15 @@ class _Clock:
         self._last = now
 
 
-class _Run:
-    """The state of one training run: policy, optimizer, random numbers, settings, where it stands."""
+class Run:
+    """The state of one training run: policy, optimizer, random numbers, settings, where it stands.
 
-    def __init__(self, config: RunConfig, commands: Commands) -> None:
+    train() drives it; the benchmark takes its steps one by one.
+    """
+
+    def __init__(self, config: RunConfig, commands: Commands = tuple, *, task: Task | None = None) -> None:
         self.config, self._commands = config, commands
-        self.task: Task = TASKS[config.task]
+        self.task: Task = task or TASKS[config.task]
         self.policy = load_policy(self.task.start, config.device)
         use_threads(self.policy)
         self.engine = make_engine(self.policy)

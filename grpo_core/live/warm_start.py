@@ -1,6 +1,6 @@
 """Make the start weights of the shell game: a small GPT-2 that has the skill but seldom uses it.
 
-    python -m grpo_core.live.warm_start --seed 0
+    python -m grpo_core.live.warm_start --seed 1
 
 Two supervised phases, about half a minute on one CPU core: first mostly completions that think, until following
 the ball is learned; then the mixture of styles the reinforcement run starts from. Held-out prompts never occur.
@@ -87,7 +87,7 @@ def measure(policy: Policy, engine: Engine, *, swaps: int, count: int = 300) -> 
 def main() -> None:
     """Make, measure and save the start weights."""
     parser = argparse.ArgumentParser(prog="python -m grpo_core.live.warm_start", description=__doc__.split("\n")[0])
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--learn", type=int, default=1400, help="steps of the first phase")
     parser.add_argument("--mix", type=int, default=150, help="steps of the second phase")
     parser.add_argument("--width", type=int, default=64)
