@@ -9,9 +9,10 @@ import numpy as np
 
 from grpo_core._arrays import Array, namespace, stop_gradient
 from grpo_core.advantages import KINDS, group_advantages, group_kind
-from grpo_core.aggregation import masked_mean
+from grpo_core.aggregation import masked_mean, sequence_mean
 from grpo_core.groups import GroupBatch
 from grpo_core.objective import LossTerms, Objective
+from grpo_core.surrogates import SURROGATES
 
 
 def batch_statistics(batch: GroupBatch, terms: LossTerms, objective: Objective) -> dict[str, float]:
@@ -19,16 +20,16 @@ def batch_statistics(batch: GroupBatch, terms: LossTerms, objective: Objective) 
 
     ``clip_ratio/low_mean``: share of tokens with A < 0 and ratio below 1 - epsilon_low; ``clip_ratio/high_mean``: A > 0
     and ratio above 1 + epsilon_high; ``clip_ratio/region_mean``: either. At sequence level each completion counts once.
+    ``clip_ratio/low_min`` and ``clip_ratio/high_max``: the smallest and largest share within one completion. What the
+    surrogate itself reports (``cispo_clip_ratio``, ``vespo/phi_seq_mean``) is included.
     ``kl``: token mean of the estimate in the loss; ``kl_old``: token mean of k3 between old and current policy;
     ``entropy``: token mean, if the batch has it. All means are pooled over the tokens that train.
     Source: TRL 1.16 GRPOTrainer metrics.
     """
     xp = namespace(batch.logp)
-    low, high = clipped_sides(batch.advantages, terms, objective)
     result = {
-        "clip_ratio/low_mean": _side_mean(low, terms, objective),
-        "clip_ratio/high_mean": _side_mean(high, terms, objective),
-        "clip_ratio/region_mean": _side_mean(low | high, terms, objective),
+        **_clip_statistics(*clipped_sides(batch.advantages, terms, objective), terms, objective),
+        **SURROGATES[objective.surrogate].statistics(terms.inputs, **objective.surrogate_parameters()),
         "saturated_mean": masked_mean(xp.astype(terms.saturated, terms.ratio.dtype), terms.mask),
         "kl_old": masked_mean(xp.expm1(-terms.log_ratio) + terms.log_ratio, terms.mask),
     }
@@ -47,13 +48,20 @@ def clipped_sides(advantages: Array, terms: LossTerms, objective: Objective) -> 
     return low, high
 
 
-def _side_mean(side: Array, terms: LossTerms, objective: Objective) -> Array:
+def _clip_statistics(low: Array, high: Array, terms: LossTerms, objective: Objective) -> dict[str, Array]:
     xp = namespace(terms.ratio)
-    values = xp.astype(side, terms.ratio.dtype)
+    low, high = (xp.astype(side, terms.ratio.dtype) for side in (low, high))
+    low_shares, high_shares = sequence_mean(low, terms.mask), sequence_mean(high, terms.mask)
     if objective.ratio_level == "token":
-        return masked_mean(values, terms.mask)
-    # One ratio for each completion: the completion counts once, however long it is.
-    return xp.mean(xp.max(values, axis=1))
+        means = [masked_mean(side, terms.mask) for side in (low, high, low + high)]
+    else:  # one ratio for each completion, which counts once, however long it is
+        means = [xp.mean(shares) for shares in (low_shares, high_shares, low_shares + high_shares)]
+    empty = ~xp.any(terms.mask, axis=1, keepdims=True)
+    return {
+        **dict(zip(("clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean"), means, strict=True)),
+        "clip_ratio/low_min": xp.min(xp.where(empty & ~xp.all(empty), xp.ones_like(low_shares), low_shares)),
+        "clip_ratio/high_max": xp.max(high_shares),
+    }
 
 
 def kind_counts(groups: Sequence[Any]) -> dict[str, int]:

@@ -412,6 +412,17 @@ class Surrogate:
     parameters: Mapping[str, Any]  # name -> default
     objective: Callable[..., Array]  # (SurrogateInputs, **parameters) -> (B, T) or (B, 1)
     saturated: Callable[..., Array]  # the same arguments -> bool: where the gradient is exactly zero
+    statistics: Callable[..., dict[str, Array]] = lambda x, **_: {}  # the same arguments -> what its trainer logs
+
+
+def _cispo_statistics(x: SurrogateInputs, **p: Any) -> dict[str, Array]:
+    _, high = cispo_capped(x.ratio, x.advantages, **p)
+    held = namespace(x.ratio).astype(high & x.mask, x.ratio.dtype)
+    return {"cispo_clip_ratio": masked_mean(held, x.mask)}
+
+
+def _vespo_statistics(x: SurrogateInputs, **p: Any) -> dict[str, Array]:
+    return {"vespo/phi_seq_mean": namespace(x.log_ratio).mean(vespo_weight(x.log_ratio, x.mask, x.advantages, **p))}
 
 
 def _never(x: SurrogateInputs, **_: Any) -> Array:
@@ -471,6 +482,7 @@ SURROGATES: Mapping[str, Surrogate] = {
         {"weight_low": 0.0, "weight_high": 1.2},
         lambda x, **p: cispo_surrogate(x.logp, x.ratio, x.advantages, **p),
         _never,
+        _cispo_statistics,
     ),
     "sapo": Surrogate(
         "SAPO",
@@ -483,6 +495,7 @@ SURROGATES: Mapping[str, Surrogate] = {
         _VESPO,
         lambda x, **p: vespo_weight(x.log_ratio, x.mask, x.advantages, **p) * x.advantages * x.logp,
         _never,
+        _vespo_statistics,
     ),
     "gmpo": Surrogate(
         "GMPO, geometric mean",

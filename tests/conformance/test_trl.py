@@ -136,9 +136,16 @@ class TestMetrics:
             "", {"loss_type": loss_type, "level": level, "beta": 0.04, "epsilon_low": 0.1, "epsilon_high": 0.15}
         )
         ours, theirs = self.compare(case, seed)
-        names = ("clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean", "kl", "entropy")
-        for name in names:
+        sides = [f"clip_ratio/{side}" for side in ("low_mean", "high_mean", "region_mean", "low_min", "high_max")]
+        for name in (*sides, "kl", "entropy"):
             np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-6, atol=1e-9, err_msg=name)
+
+    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize(("loss_type", "name"), [("cispo", "cispo_clip_ratio"), ("vespo", "vespo/phi_seq_mean")])
+    def test_what_other_surrogates_report(self, loss_type, name, seed):
+        ours, theirs = self.compare(Case("", {"loss_type": loss_type}), seed)
+        assert theirs[name] > 0
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-6)
 
     def test_delta_hides_the_high_clip_fraction_from_trl(self):
         """TRL counts after it has capped the ratio at delta: below the clip range nothing is ever high. We count it."""
