@@ -96,6 +96,16 @@ def with_length(group: Group, index: int, length: int, *, source: Group | None =
     return group.replace(**changes)
 
 
+def with_token(group: Group, index: int, position: int, row: str, value: Any) -> Group:
+    """Return the group with one token's entry changed; `row` is "logp", "old_logp", "ref_logp" or "mask"."""
+    known = row in _ROWS[1:] and getattr(group, row) is not None
+    if not known or not 0 <= index < group.size or not 0 <= position < len(group.tokens[index]):
+        raise ValueError(t("edit.no_token"))
+    rows = [list(line) for line in getattr(group, row)]
+    rows[index][position] = value
+    return group.replace(**{row: tuple(map(tuple, rows))})
+
+
 def _positions(group: Group, index: int) -> list[tuple[Any, ...]]:
     rows = [getattr(group, name) for name in _ROWS]
     return [tuple(row[index][k] if row is not None else -1.0 for row in rows) for k in range(len(group.tokens[index]))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from grpo_core import (
     weighted_sum,
 )
 from grpo_core.ratios import LOG_RATIO_CAP
+from grpo_core.token_gradients import TokenGradients, gradients_of
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ class Lens:
     def lengths(self) -> tuple[int, ...]:
         """Tokens that train, for each completion."""
         return self.group.lengths
+
+    @cached_property
+    def gradients(self) -> TokenGradients:
+        """What the loss's derivative is by each token's log-probability."""
+        return gradients_of(self.terms)
 
     def row(self, values: Any, index: int) -> np.ndarray:
         """Return one completion's own tokens of a (B, T) array."""

@@ -2,6 +2,7 @@ r"""One token's way through the loss as LaTeX: symbols, then its numbers, then t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -9,9 +10,9 @@ import numpy as np
 
 from app.lens import Lens
 from app.numbers import bracketed, latex, short
-from grpo_core.token_gradients import gradients_of
 
 USES_RATIO = ("clip", "unclipped", "cispo", "sapo", "dppo_tv", "dppo_kl", "kl_cov", "clip_cov")
+WIDEST = 38  # letters in a row
 _OLD, _REF = r"\pi_{\mathrm{old}}", r"\pi_{\mathrm{ref}}"
 
 
@@ -46,13 +47,13 @@ class Chain:
 
 def pulls(lens: Lens) -> np.ndarray:
     """Return each token's pull, (B, T): minus the derivative of the loss by its log-probability."""
-    return -np.asarray(gradients_of(lens.terms).total)
+    return -np.asarray(lens.gradients.total)
 
 
 def chain(lens: Lens, completion: int, position: int) -> Chain:
     """Return one token's quantities; `completion` and `position` count from 0."""
     terms, at = lens.terms, (completion, position)
-    gradients = gradients_of(terms)
+    gradients = lens.gradients
     weight, beta = float(terms.weights[at]), float(lens.objective.beta)
     group = lens.group
     return Chain(
@@ -91,25 +92,63 @@ def lines(lens: Lens, at: Chain) -> list[str]:
     """Return the walk of one token as aligned lines."""
     if at.masked:
         return [r"w &= 0 \quad\Longrightarrow\quad \text{contribution} = \text{pull} = 0"]
-    ratio = [ratio_line(lens, at)] if _needs_ratio(lens) else []
-    kl = [kl_line(lens, at)] if lens.objective.beta > 0 else []
     return [
         advantage_line(lens, at.completion),
-        *ratio,
+        *(ratio_lines(lens, at) if needs_ratio(lens) else []),
         *objective_lines(lens, at),
-        *kl,
+        *(kl_lines(lens, at) if lens.objective.beta > 0 else []),
         weight_line(lens, at),
-        contribution_line(lens, at),
-        pull_line(lens, at),
+        *contribution_lines(lens, at),
+        *pull_lines(lens, at),
     ]
 
 
-def _needs_ratio(lens: Lens) -> bool:
+def _fold(left: str, symbols: str, numbers: str, result: str) -> list[str]:
+    """Return left = symbols = numbers = result as one row, or as two where that would be too wide for the page."""
+    whole = rf"{left} &= {symbols} = {numbers} = {result}"
+    if _width(whole) <= WIDEST:
+        return [whole]
+    return [rf"{left} &= {symbols}", rf"&= {numbers} = {result}"]
+
+
+def _width(text: str) -> int:
+    """Return about how many letters wide a formula is."""
+    text = re.sub(r"\\frac\{(.*?)\}", r"\1", text)
+    return len(re.sub(r"\\[A-Za-z]+|\\[,;! ]|[{}&_^]|\s", "", text.replace(r"\log", "log").replace(r"\min", "min")))
+
+
+def needs_ratio(lens: Lens) -> bool:
+    """Return whether the loss looks at the importance ratio at all."""
     o = lens.objective
     return o.surrogate in USES_RATIO or (o.beta > 0 and o.kl_ratio_weighted)
 
 
 # Advantage
+
+
+def both(first: Chain, second: Chain) -> str:
+    """Return one token's numbers under two losses side by side, what differs in bold."""
+    rows = [
+        ("A", first.advantage, second.advantage, 3),
+        ("r", first.ratio, second.ratio, 3),
+        ("J", first.objective, second.objective, 3),
+        (r"D = \partial J / \partial\log\pi", first.drive, second.drive, 3),
+        ("w", first.weight, second.weight, 4),
+        (r"\text{adds to the loss}", first.contribution, second.contribution, 4),
+        (r"\textbf{pull}", first.pull, second.pull, 4),
+    ]
+    if first.kl_drive or second.kl_drive or first.kl or second.kl:
+        rows.insert(4, ("k", first.kl, second.kl, 4))
+    body = r"\\[0.2em] ".join(" & ".join((symbol, *_sides(a, b, digits))) for symbol, a, b, digits in rows)
+    head = r" & \text{first} & \text{second} \\[0.2em] \hline "
+    return rf"\begin{{array}}{{l|rr}} {head} {body} \end{{array}}"
+
+
+def _sides(first: float, second: float, digits: int) -> tuple[str, str]:
+    texts = latex(first, digits, sign=True), latex(second, digits, sign=True)
+    if abs(first - second) <= 1e-12 * max(1.0, abs(first)):
+        return texts
+    return texts[0], rf"\boldsymbol{{{texts[1]}}}"
 
 
 def advantage_line(lens: Lens, index: int) -> str:
@@ -200,28 +239,25 @@ _ADVANTAGE: Mapping[str, Callable[[Lens, int], tuple[str, str]]] = {
 # Ratio and objective
 
 
-def ratio_line(lens: Lens, at: Chain) -> str:
+def ratio_lines(lens: Lens, at: Chain) -> list[str]:
     """Return the importance ratio at the objective's level."""
     level = lens.objective.ratio_level
     if level == "token":
         inside = rf"{latex(at.logp)} - {bracketed(at.old_logp)}"
-        return rf"r &= e^{{\log\pi - \log{_OLD}}} = e^{{{inside}}} = {latex(at.ratio)}"
+        return _fold("r", rf"e^{{\log\pi - \log{_OLD}}}", rf"e^{{{inside}}}", latex(at.ratio))
     total = float(lens.terms.log_ratio[at.completion].sum())
-    difference = rf"(\log\pi - \log{_OLD})"
+    summed = rf"\sum_t \log\tfrac{{\pi}}{{{_OLD}}}"
     if level == "sequence":
-        return (
-            rf"r &= \exp\!\Big(\frac{{1}}{{|o|}}\sum_t {difference}_t\Big)"
-            rf" = e^{{{bracketed(total)} / {at.length}}} = {latex(at.ratio, 4)}"
-        )
-    return rf"r &= \exp\!\Big(\sum_t {difference}_t\Big) = e^{{{latex(total)}}} = {latex(at.ratio)}"
+        symbols = rf"\exp\!\Big(\tfrac{{1}}{{|o|}} {summed}\Big)"
+        return _fold("r", symbols, rf"e^{{{bracketed(total)} / {at.length}}}", latex(at.ratio, 4))
+    return _fold("r", rf"\exp\!\Big({summed}\Big)", rf"e^{{{latex(total)}}}", latex(at.ratio))
 
 
 def objective_lines(lens: Lens, at: Chain) -> list[str]:
     """Return the surrogate's value, and its derivative by this token's log-probability."""
     symbols, numbers = _OBJECTIVE[lens.objective.surrogate](lens, at)
-    value = rf"J &= {symbols} = {numbers} = {latex(at.objective, sign=True)}"
     drive = rf"D &= \frac{{\partial J}}{{\partial\log\pi}} = {_drive_text(lens, at)}{latex(at.drive, sign=True)}"
-    return [value, drive]
+    return [*_fold("J", symbols, numbers, latex(at.objective, sign=True)), drive]
 
 
 def _drive_text(lens: Lens, at: Chain) -> str:
@@ -327,25 +363,23 @@ _OBJECTIVE: Mapping[str, Callable[[Lens, Chain], tuple[str, str]]] = {
 _KL: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "k1": (r"-d", lambda d: rf"-{d}"),
     "k2": (r"\tfrac12 d^2", lambda d: rf"\tfrac12 \cdot {d}^2"),
-    "k3": (r"e^d - 1 - d", lambda d: rf"e^{{{d}}} - 1 - {d}"),
+    "k3": (r"e^d - 1 - d", lambda d: rf"e^{{{d.strip('()')}}} - 1 - {d}"),
     "abs": (r"|d|", lambda d: rf"|{d}|"),
 }
 
 
-def kl_line(lens: Lens, at: Chain) -> str:
+def kl_lines(lens: Lens, at: Chain) -> list[str]:
     """Return the KL estimate of one token."""
     symbol, numbers = _KL[lens.objective.kl_estimator.removesuffix("+")]
     d = (at.ref_logp or 0.0) - at.logp
-    times, factor = "", ""
+    shown = numbers(bracketed(d))
     if lens.objective.kl_ratio_weighted:
-        times, factor = r"r\,", rf"{latex(at.ratio)} \cdot "
-        symbol, shown = rf"({symbol})", rf"({numbers(bracketed(d))})"
-    else:
-        shown = numbers(bracketed(d))
-    return (
-        rf"k &= {times}{symbol} = {factor}{shown} = {latex(at.kl)},"
-        rf"\qquad d = \log{_REF} - \log\pi = {latex(d, sign=True)}"
-    )
+        symbol, shown = rf"r\,({symbol})", rf"{latex(at.ratio)} \cdot ({shown})"
+    inside = rf"{latex(at.ref_logp)} - {bracketed(at.logp)}"
+    return [
+        *_fold("d", rf"\log{_REF} - \log\pi", inside, latex(d, sign=True)),
+        *_fold("k", symbol, shown, latex(at.kl)),
+    ]
 
 
 def weight_line(lens: Lens, at: Chain) -> str:
@@ -362,26 +396,25 @@ def weight_line(lens: Lens, at: Chain) -> str:
     return rf"w &= {symbols} = {numbers} = {latex(at.weight, 4)}"
 
 
-def contribution_line(lens: Lens, at: Chain) -> str:
+def contribution_lines(lens: Lens, at: Chain) -> list[str]:
     """Return what the token adds to the loss."""
-    beta, value = lens.objective.beta, latex(at.contribution, 4, sign=True)
+    beta, value, weight = lens.objective.beta, latex(at.contribution, 4, sign=True), latex(at.weight, 4)
     if beta == 0:
-        return rf"\text{{adds to the loss}} &= -w J = -{latex(at.weight, 4)} \cdot {bracketed(at.objective)} = {value}"
+        return _fold(r"\text{adds}", "-w J", rf"-{weight} \cdot {bracketed(at.objective)}", value)
     inside = rf"-{bracketed(at.objective)} + {_plain(beta)} \cdot {latex(at.kl)}"
-    return rf"\text{{adds to the loss}} &= w(-J + \beta k) = {latex(at.weight, 4)} \cdot ({inside}) = {value}"
+    return _fold(r"\text{adds}", r"w(-J + \beta k)", rf"{weight} \cdot ({inside})", value)
 
 
-def pull_line(lens: Lens, at: Chain) -> str:
+def pull_lines(lens: Lens, at: Chain) -> list[str]:
     """Return the token's pull."""
-    beta, value = lens.objective.beta, rf"\boldsymbol{{{latex(at.pull, 4, sign=True)}}}"
-    left = r"\textbf{pull} &= -\frac{\partial\mathcal{L}}{\partial\log\pi} ="
+    beta, weight = lens.objective.beta, latex(at.weight, 4)
+    value = rf"\boldsymbol{{{latex(at.pull, 4, sign=True)}}}"
+    gradient = r"-\frac{\partial\mathcal{L}}{\partial\log\pi}"
     if beta == 0:
-        return rf"{left} w D = {latex(at.weight, 4)} \cdot {bracketed(at.drive)} = {value}"
+        return _fold(r"\textbf{pull}", rf"{gradient} = w D", rf"{weight} \cdot {bracketed(at.drive)}", value)
     inside = rf"{latex(at.drive)} - {_plain(beta)} \cdot {bracketed(at.kl_drive)}"
-    return (
-        rf"{left} w \Big(D - \beta\, \frac{{\partial k}}{{\partial\log\pi}}\Big)"
-        rf" = {latex(at.weight, 4)} \cdot ({inside}) = {value}"
-    )
+    symbols = rf"{gradient} = w \big(D - \beta\, \tfrac{{\partial k}}{{\partial\log\pi}}\big)"
+    return _fold(r"\textbf{pull}", symbols, rf"{weight} \cdot ({inside})", value)
 
 
 def _plain(value: float) -> str:

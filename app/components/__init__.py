@@ -16,7 +16,11 @@ def _read(name: str) -> str:
 
 
 @cache
-def component(name: str, root: str) -> Any:
-    """Return the component whose files are `name`.js and, if there is one, `name`.css."""
+def component(name: str, root: str, *, isolate: bool = True) -> Any:
+    """Return the component whose files are `name`.js and, if there is one, `name`.css.
+
+    `isolate` False leaves it in the page's own document, where other components find it.
+    """
     css = _read(f"{name}.css") if (_HERE / f"{name}.css").exists() else None
-    return st.components.v2.component(f"grpo_{name}", html=root, css=css, js=_read(f"{name}.js"))
+    js = _read(f"{name}.js")
+    return st.components.v2.component(f"grpo_{name}", html=root, css=css, js=js, isolate_styles=isolate)

@@ -102,9 +102,9 @@ function paint(row, spec, data) {
   row.tokens.forEach((cell, k) => {
     const level = spec.levels[k], flag = spec.flags[k];
     const strength = Math.abs(level);
-    cell.style.background = strength
-      ? `color-mix(in srgb, var(--tt-${level > 0 ? "up" : "down"}) ${strength}%, var(--tt-page))` : "var(--tt-page)";
-    cell.style.color = strength > 55 ? "#FFFFFF" : "var(--tt-ink)";
+    const fill = blend(data.colors.page, level > 0 ? data.colors.up : data.colors.down, strength / 100);
+    cell.style.background = `rgb(${fill.join(", ")})`;
+    cell.style.color = strength ? readable(fill) : "var(--tt-ink)";
     cell.classList.toggle("saturated", Boolean(flag & 1));
     cell.classList.toggle("masked", Boolean(flag & 2));
     const [text, value] = cell.children;
@@ -114,6 +114,18 @@ function paint(row, spec, data) {
     cell.setAttribute("aria-label", text.textContent + ": " + said);
     cell.title = said;
   });
+}
+
+function blend(from, to, share) {
+  const channel = (hex, k) => parseInt(hex.slice(1 + 2 * k, 3 + 2 * k), 16);
+  return [0, 1, 2].map((k) => Math.round(channel(from, k) * (1 - share) + channel(to, k) * share));
+}
+
+// Black or white, whichever stands out more: one of them always reaches a contrast of 4.5.
+function readable(rgb) {
+  const linear = rgb.map((c) => { const x = c / 255; return x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4; });
+  const light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  return (light + 0.05) / 0.05 > 1.05 / (light + 0.05) ? "#000000" : "#FFFFFF";
 }
 
 function legend(table) {

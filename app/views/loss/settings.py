@@ -1,0 +1,41 @@
+"""Settings that the sources name beside the loss: learning rate, group size, batch; and the recipe as equations."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import widgets
+from app.explain import settings as explain
+from app.lens import Lens
+from app.words import prose, t
+from grpo_core import get_recipe
+
+ROW = 35
+
+
+def draw(lens: Lens) -> None:
+    """Draw the table of settings over the whole width, and the current recipe below it."""
+    height = ROW * (len(explain.rows()) + 1) + 3
+    config = explain.column_config()
+    st.dataframe(
+        explain.frame(), key="loss-settings", hide_index=True, column_config=config, row_height=ROW, height=height
+    )
+    st.caption(prose("loss", "settings-note"))
+    widgets.notice("loss", "settings")
+    _recipe(lens)
+    widgets.check_yourself("loss-settings", explain.question)
+    widgets.take_away("loss-settings", None, explain.snippet, explain.table)
+
+
+def _recipe(lens: Lens) -> None:
+    """Draw the recipe in the bar: where it is defined, its equations, its data."""
+    recipe = get_recipe(lens.values["recipe"])
+    st.subheader(recipe.title, anchor=False)
+    st.markdown(widgets.literal(recipe.note))
+    st.caption(widgets.literal(str(recipe.source)))
+    columns = st.columns(2, gap="large")
+    for number, (name, equation) in enumerate(explain.equations(lens)):
+        with columns[number % 2]:
+            st.caption(t(f"loss.equation.{name}"))
+            st.latex(equation)
+    st.code(explain.recipe_data(recipe), language="python", wrap_lines=True)
