@@ -33,6 +33,7 @@ from grpo_core.credit import (
     td_errors,
 )
 from grpo_core.groups import Accounting, Group, GroupBatch
+from grpo_core.intervals import clustered_interval, wilson_interval
 from grpo_core.kl import categorical_kl, kl_estimate
 from grpo_core.kl_gradients import KLExpectation, expected_kl, kl_gradient, reverse_kl_gradient
 from grpo_core.objective import LossTerms, Objective, loss_terms
@@ -144,6 +145,7 @@ __all__ = [
     "clip_saturated",
     "clipped_slope",
     "clipped_surrogate",
+    "clustered_interval",
     "compute_advantages",
     "continuation_advantages",
     "continuation_bill",
@@ -219,4 +221,5 @@ __all__ = [
     "total_variation",
     "true_gradient",
     "weighted_sum",
+    "wilson_interval",
 ]
