@@ -1,35 +1,48 @@
-"""Starts workers and clears away after those that were killed."""
+"""Starts workers, keeps one ready, and clears away after those that were killed."""
 
+import contextlib
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import IO
 
 from grpo_core.live.config import RunConfig
 from grpo_core.live.store import RunnerBusy, RunStore, RunStoreError
 
-__all__ = ["RunnerBusy", "mark_dead", "start_run"]
+__all__ = ["RunnerBusy", "mark_dead", "prepare", "start_run"]
 
 _ROOT = Path(__file__).resolve().parents[2]
+_LOCK = threading.Lock()
+_STANDBY: dict[str, "subprocess.Popen[bytes]"] = {}
+"""By the URL of its store, a worker that has loaded everything and waits for a run."""
 
 
 def start_run(config: RunConfig, store: RunStore) -> str:
-    """Start a worker for a new run and give the run's name; RunnerBusy while another run is active.
+    """Give a new run to a worker and return the run's name; RunnerBusy while another run is active.
 
     The worker is a process of its own session: closing the browser or the app does not end it.
     """
     store.mark_dead()
     run_id = store.create_run(config, exclusive=True)
     try:
-        process = _spawn(run_id, store)
+        process = _hand_over(run_id, store) or _spawn(store, f"{run_id}.log", run_id)
     except OSError as error:
         store.set_state(run_id, "failed", f"The worker process could not be started: {error}")
         raise RunStoreError(f"The worker process could not be started: {error}") from None
     store.attach(run_id, process.pid)
-    threading.Thread(target=process.wait, daemon=True).start()  # a worker that ends leaves no zombie
     return run_id
+
+
+def prepare(store: RunStore) -> None:
+    """Have a worker ready for the next start_run, which then begins to train at once; cheap to call again.
+
+    It goes by itself when this program ends, or when no run has come for a quarter of an hour.
+    """
+    with _LOCK, contextlib.suppress(OSError):
+        process = _STANDBY.get(store.url)
+        if process is None or process.poll() is not None:
+            _STANDBY[store.url] = _spawn(store, "standby.log", "--standby")
 
 
 def mark_dead(store: RunStore) -> list[str]:
@@ -37,20 +50,32 @@ def mark_dead(store: RunStore) -> list[str]:
     return store.mark_dead()
 
 
-def _spawn(run_id: str, store: RunStore) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "grpo_core.live.worker", run_id, "--store", store.url]
+def _hand_over(run_id: str, store: RunStore) -> "subprocess.Popen[bytes] | None":
+    """Give a run to the worker that waits for one; None when there is none."""
+    with _LOCK:
+        process = _STANDBY.pop(store.url, None)
+    if process is None or process.poll() is not None or process.stdin is None:
+        return None
+    try:
+        process.stdin.write(f"{run_id}\n".encode())
+        process.stdin.close()
+    except OSError:
+        return None
+    return process
+
+
+def _spawn(store: RunStore, messages: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    """Start a worker process whose messages go to a file beside the store."""
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH", "")]))
-    with _messages(run_id, store) as messages:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=messages,
-            stderr=messages,
+    file = Path(os.devnull) if store.folder is None else store.folder / messages
+    with file.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "grpo_core.live.worker", *arguments, "--store", store.url],
+            stdin=subprocess.PIPE if "--standby" in arguments else subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
             env={**os.environ, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
             start_new_session=True,
         )
-
-
-def _messages(run_id: str, store: RunStore) -> IO[bytes]:
-    """The file for what a worker prints; nowhere for a server database."""
-    return Path(os.devnull if store.folder is None else store.folder / f"{run_id}.log").open("wb")
+    threading.Thread(target=process.wait, daemon=True).start()  # a worker that ends leaves no zombie
+    return process

@@ -2,11 +2,14 @@
 
     python -m grpo_core.live.worker RUN_ID --store URL
 
-It depends on no browser and no app. Its own file of messages stands beside the store.
+It depends on no browser and no app. Its own file of messages stands beside the store. With --standby instead of a
+run it loads everything, waits until a run's name comes on its standard input, and then works on that run: so that
+training begins at once when somebody presses Start.
 """
 
 import argparse
 import os
+import queue
 import signal
 import sys
 import threading
@@ -16,9 +19,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from grpo_core.live.commands import Command
+from grpo_core.live.config import RunConfig
 from grpo_core.live.store import ACTIVE, HEARTBEAT_SECONDS, RunStore, RunStoreError
 
 POLL_SECONDS = 0.1
+STANDBY_SECONDS = 900.0
+"""How long a worker waits for its run before it goes."""
 PATIENCE_SECONDS = 600.0
 """How long a worker waits, with the training at rest, for a store that cannot be written (a full disk, say)."""
 
@@ -98,16 +104,37 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def stand_by(store: RunStore) -> str:
+    """Load what a run needs, then wait for a run's name; give "" when none comes or nobody is there any more."""
+    from grpo_core.live import trainer
+
+    trainer.load_policy(trainer.TASKS[RunConfig().task].start)
+    name: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=lambda: name.put(sys.stdin.readline().strip()), daemon=True).start()
+    try:
+        run_id = name.get(timeout=STANDBY_SECONDS)
+    except queue.Empty:
+        return ""
+    if run_id and store.folder is not None:
+        with (store.folder / f"{run_id}.log").open("ab") as messages:
+            for stream in (sys.stdout, sys.stderr):
+                os.dup2(messages.fileno(), stream.fileno())
+    return run_id
+
+
 def main() -> int:
-    """Work on the run that the command line names."""
+    """Work on the run that the command line or the standard input names."""
     parser = argparse.ArgumentParser(prog="python -m grpo_core.live.worker", description="Train one queued run.")
-    parser.add_argument("run_id")
+    parser.add_argument("run_id", nargs="?", default="")
+    parser.add_argument("--standby", action="store_true", help="load everything and read the run's name from stdin")
     parser.add_argument("--store", required=True, help="URL of the run store")
     options = parser.parse_args()
     if hasattr(os, "nice"):
         os.nice(5)  # the pages come first when cores are few
     try:
-        return work(options.run_id, RunStore(options.store))
+        store = RunStore(options.store)
+        run_id = stand_by(store) if options.standby else options.run_id
+        return work(run_id, store) if run_id else 0
     except RunStoreError as error:
         print(error, file=sys.stderr)
         return 1

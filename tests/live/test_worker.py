@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from grpo_core.live.config import RunConfig
-from grpo_core.live.runner import RunnerBusy, mark_dead, start_run
-from grpo_core.live.store import RunStore, RunStoreError
+from grpo_core.live.runner import _STANDBY, RunnerBusy, mark_dead, prepare, start_run
+from grpo_core.live.store import RunStore, RunStoreError, process_exists
 from grpo_core.live.worker import write
 
 PATIENCE = 60.0
@@ -94,6 +94,28 @@ def test_a_worker_outlives_the_program_that_started_it_and_stops_when_told(store
     run = ended(store, run_id)
     assert run.state == "stopped"
     assert store.metrics(run_id)[-1]["event"] == "end"
+
+
+def test_a_worker_that_stands_by_takes_the_next_run(store):
+    prepare(store)
+    prepare(store)
+    (ready,) = _STANDBY.values()
+    run_id = start_run(RunConfig(steps=2, pace=None, **QUICK), store)
+    assert store.run(run_id).pid == ready.pid
+    assert not _STANDBY
+    assert ended(store, run_id).state == "finished"
+    assert (store.folder / f"{run_id}.log").read_text() == ""
+
+
+def test_a_worker_that_stands_by_goes_with_its_program(store):
+    code = (
+        "import sys\nfrom grpo_core.live import RunStore\nfrom grpo_core.live import runner\n"
+        "runner.prepare(RunStore(sys.argv[1]))\nprint(*[p.pid for p in runner._STANDBY.values()])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, store.url], capture_output=True, text=True, timeout=60, check=True
+    )
+    until(lambda: not process_exists(int(done.stdout)))
 
 
 def test_a_worker_that_is_asked_to_terminate_stops_properly(store):
