@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,9 @@ from typing import Any
 import streamlit as st
 import streamlit.components.v1 as components_v1
 
+from app.components import component
 from app.figures.base import Figure
 from app.words import t
-
-_HERE = Path(__file__).parent / "components"
 
 
 def live_plot(figure: Figure, *, key: str, version: Any, alt: str) -> None:
@@ -26,7 +24,7 @@ def live_plot(figure: Figure, *, key: str, version: Any, alt: str) -> None:
         "alt": alt,
         "missing": t("live.no_plotly"),
     }
-    _mount()(key=key, data=data)
+    component("live_plot", '<div class="live-plot"></div>', isolate=False)(key=key, data=data)
 
 
 def _library() -> str:
@@ -35,11 +33,3 @@ def _library() -> str:
     served = components_v1.declare_component("plotly_js", path=folder)
     base = st.get_option("server.baseUrlPath").strip("/")
     return f"{'/' + base if base else ''}/component/{served.name}/plotly.min.js"
-
-
-@cache
-def _mount() -> Any:
-    script = (_HERE / "live_plot.js").read_text(encoding="utf-8")
-    return st.components.v2.component(
-        "grpo_live_plot", html='<div class="live-plot"></div>', js=script, isolate_styles=False
-    )

@@ -250,7 +250,7 @@ def _stamp_line(colors: Palette, stamp: Stamp, **where: Any) -> dict[str, Any]:
 
 
 def _panel_stamp(colors: Palette, stamp: Stamp, index: int) -> dict[str, Any]:
-    return _stamp_line(colors, stamp, xref="x2" if index % 2 else "x", yref=f"y{index + 1} domain")
+    return _stamp_line(colors, stamp, xref="x2" if index % 2 else "x", yref=f"y{index + 1 if index else ''} domain")
 
 
 def _stamp_names(colors: Palette, stamps: Sequence[Stamp], total: float | None) -> list[dict[str, Any]]:
