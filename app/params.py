@@ -154,7 +154,10 @@ _PPO = (
     _numbers("nat_r", (0.0, 1.0, 0.5), -1.0, 1.0, 0.01, **_FREE),
     _number("nat_d", 0.02, 1e-4, 1.0, 1e-4, log=True),
     _choice("dpo_view", ("pair", "optimum")),
-    *(_number(name, value, **_LOGP) for name, value in (("lw", -10.0), ("rw", -12.0), ("ll", -15.0), ("rl", -11.0))),
+    _number("dpo_w", -10.0, **_LOGP),
+    _number("dpo_wr", -12.0, **_LOGP),
+    _number("dpo_l", -15.0, **_LOGP),
+    _number("dpo_lr", -11.0, **_LOGP),
     _number("dpo_beta", 0.1, 0.01, 2.0, 0.01, floor=1e-6, ceiling=1000.0),
     _numbers("opt_ref", (0.5, 0.3, 0.2), 0.0, 1.0, 0.01),
     _numbers("opt_r", (1.0, 0.0, 2.0), -2.0, 2.0, 0.01, **_FREE),
@@ -211,6 +214,19 @@ _LOSS = (
     _choice("unit", ("absolute", "share")),
     _choice("alt", tuple(ALTERNATIVES), default="reduce:token_mean"),
 )
+_GRADIENTS = (
+    _choice("grad_view", ("actions", "simplex", "size", "baseline", "lengths", "togo")),
+    _numbers("pi", (1.0, 1.0, 1.0), 0.01, 1.0, 0.01, floor=1e-6),  # weights of the actions
+    _numbers("rw", (0.0, 1.0, 10.0), 0.0, 10.0, 0.1, **_FREE),
+    _whole("gg", 2, 1, 16, ceiling=64),
+    _choice("gest", ("reinforce", "critic", "mean", "loo", "std", "trl", "greedy", "best"), default="std"),
+    _choice("gunit", ("absolute", "direction")),
+    _number("gbase", None, 0.0, 10.0, 0.1, optional=True, **_FREE),
+    _numbers("stop", (0.5, 0.5, 0.5), 0.02, 0.98, 0.01),  # probability of ending at each position
+    _numbers("srw", (1.0, 1.0, 1.0, 1.0), 0.0, 1.0, 0.05, **_FREE),
+    _numbers("paya", (0.0, 0.0, 0.0), 0.0, 1.0, 0.05, **_FREE),
+    _numbers("pays", (0.2, 0.5, 1.0), 0.0, 1.0, 0.05, **_FREE),
+)
 
 PARAMS: Mapping[str, Param] = {
     param.name: param
@@ -248,6 +264,7 @@ PARAMS: Mapping[str, Param] = {
         *_SAMPLING,
         *_REWARDS,
         *_LOSS,
+        *_GRADIENTS,
     )
 }
 

@@ -64,7 +64,7 @@ class Pair:
 def pair(lens: Lens) -> Pair:
     """Return the pair that the settings describe."""
     v = lens.values
-    return Pair(*(float(v[name]) for name in ("lw", "rw", "ll", "rl", "dpo_beta")))
+    return Pair(*(float(v[name]) for name in ("dpo_w", "dpo_wr", "dpo_l", "dpo_lr", "dpo_beta")))
 
 
 def settings(lens: Lens) -> None:
@@ -74,7 +74,7 @@ def settings(lens: Lens) -> None:
         optimum.settings(lens)
         return
     colors = widgets.colors()
-    own = {"lw": colors.current, "rw": colors.reference, "ll": colors.current, "rl": colors.reference}
+    own = {"dpo_w": colors.current, "dpo_wr": colors.reference, "dpo_l": colors.current, "dpo_lr": colors.reference}
     rows = [{**slider(name), "color": color} for name, color in own.items()]
     widgets.controls("dpo-pair", [*rows, slider("dpo_beta")])
 
