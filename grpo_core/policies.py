@@ -352,11 +352,16 @@ def gradient_report(
     >>> gradient_report(softmax_outcomes([0, 0, 0]), [0, 1, 10], spec, group_size=2).scale.__round__(12)
     0.5
     """
-    rewards = _rewards(rewards, outcomes)
-    groups, chances = enumerate_groups(outcomes.probs, group_size=group_size, ordered=ordered)
-    advantages = _group_by_group(outcomes, rewards, groups, spec)
-    estimates = _estimates(outcomes, groups, advantages, aggregation, constant)
-    return _report(true_gradient(outcomes, rewards), estimates, chances, np.any(advantages != 0, axis=1))
+    listed = group_estimates(
+        outcomes,
+        rewards,
+        spec,
+        group_size=group_size,
+        aggregation=aggregation,
+        constant=constant,
+        ordered=ordered,
+    )
+    return _group_report(outcomes, rewards, listed)
 
 
 def baseline_report(
@@ -373,11 +378,63 @@ def baseline_report(
     `baseline` 0 is plain REINFORCE, `expected_reward` a perfect critic at the prompt, `optimal_baseline` the least
     variance. Otherwise as `gradient_report`.
     """
+    listed = group_estimates(
+        outcomes,
+        rewards,
+        None,
+        baseline=baseline,
+        group_size=group_size,
+        aggregation=aggregation,
+        constant=constant,
+    )
+    return _group_report(outcomes, rewards, listed)
+
+
+@dataclass(frozen=True)
+class GroupEstimates:
+    """Every group that can be drawn, one a row: its outcomes, its chance, its advantages, and what it estimates.
+
+    `groups` int (N, G), indices of outcomes; `chances` (N,); `advantages` (N, G); `estimates` (N, D).
+    """
+
+    groups: np.ndarray
+    chances: np.ndarray
+    advantages: np.ndarray
+    estimates: np.ndarray
+
+
+def group_estimates(
+    outcomes: Outcomes,
+    rewards: Any,
+    spec: AdvantageSpec | None,
+    *,
+    group_size: int,
+    baseline: float = 0.0,
+    aggregation: str = "sequence_sum",
+    constant: float | None = None,
+    ordered: bool = False,
+) -> GroupEstimates:
+    """Return all groups with their estimates, of which `gradient_report` takes mean and covariance.
+
+    `spec` None: the advantage is r - baseline, as in `baseline_report`. Otherwise as `gradient_report`.
+
+    >>> spec = AdvantageSpec(scale="none")
+    >>> listed = group_estimates(softmax_outcomes([0, 0]), [0, 1], spec, group_size=2)
+    >>> listed.chances.tolist(), listed.estimates[1].tolist()
+    ([0.25, 0.5, 0.25], [-0.25, 0.25])
+    """
     rewards = _rewards(rewards, outcomes)
-    groups, chances = enumerate_groups(outcomes.probs, group_size=group_size)
-    advantages = rewards[groups] - number(baseline, "baseline")
-    estimates = _estimates(outcomes, groups, advantages, aggregation, constant)
-    return _report(true_gradient(outcomes, rewards), estimates, chances, np.any(advantages != 0, axis=1))
+    groups, chances = enumerate_groups(outcomes.probs, group_size=group_size, ordered=ordered)
+    if spec is None:
+        advantages = rewards[groups] - number(baseline, "baseline")
+    else:
+        advantages = _group_by_group(outcomes, rewards, groups, spec)
+    return GroupEstimates(groups, chances, advantages, _estimates(outcomes, groups, advantages, aggregation, constant))
+
+
+def _group_report(outcomes: Outcomes, rewards: Any, listed: GroupEstimates) -> GradientReport:
+    signal = np.any(listed.advantages != 0, axis=1)
+    return _report(true_gradient(outcomes, rewards), listed.estimates, listed.chances, signal)
 
 
 def token_report(outcomes: Outcomes, coefficients: Any, true: Any) -> GradientReport:

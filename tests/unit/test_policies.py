@@ -11,6 +11,7 @@ from grpo_core.policies import (
     enumerate_groups,
     expected_reward,
     gradient_report,
+    group_estimates,
     log_softmax,
     optimal_baseline,
     prefix_values,
@@ -455,3 +456,22 @@ def test_outcomes_are_numpy_float64_whatever_came_in(backend):
     outcomes = softmax_outcomes(backend.array([0.0, 0.5]))
     assert outcomes.probs.dtype == np.float64
     np.testing.assert_allclose(outcomes.probs, np.exp(to_numpy(log_softmax(backend.array([0.0, 0.5])))), rtol=1e-6)
+
+
+class TestGroupEstimates:
+    def test_mean_and_covariance_are_those_of_the_report(self):
+        outcomes = softmax_outcomes(LOGITS)
+        for spec in (CENTRED, POPULATION, AdvantageSpec(estimator="greedy_baseline")):
+            listed = group_estimates(outcomes, REWARDS, spec, group_size=3)
+            found = gradient_report(outcomes, REWARDS, spec, group_size=3)
+            mean = listed.chances @ listed.estimates
+            np.testing.assert_allclose(mean, found.expected, atol=1e-15)
+            spread = (listed.chances[:, None] * (listed.estimates - mean) ** 2).sum(axis=0)
+            np.testing.assert_allclose(spread, found.coordinate_variance, atol=1e-15)
+
+    def test_a_fixed_baseline(self):
+        outcomes = softmax_outcomes(LOGITS)
+        listed = group_estimates(outcomes, REWARDS, None, baseline=0.5, group_size=2)
+        np.testing.assert_array_equal(listed.advantages, REWARDS[listed.groups] - 0.5)
+        found = baseline_report(outcomes, REWARDS, baseline=0.5, group_size=2)
+        np.testing.assert_allclose(listed.chances @ listed.estimates, found.expected, atol=1e-15)
