@@ -43,12 +43,17 @@ class _Layer(NamedTuple):
 
 @dataclass
 class _State:
-    """Decoding state: per layer keys (R, H, D, room) and values (R, H, room, D), `used` of the room filled."""
+    """Decoding state: per layer keys (R, H, D, room) and values (R, H, room, D), `used` of the room filled.
+
+    The whole room takes part in every product, since a slice of it would be copied first; `bias` (room, room) holds in
+    row t the score offsets that hide what lies after t, `blocked` (R, 1, room) those that hide a prompt's padding.
+    """
 
     keys: list[Tensor]
     values: list[Tensor]
     used: int
     positions: Tensor
+    bias: Tensor
     blocked: Tensor | None
 
 
@@ -119,25 +124,29 @@ class Gpt2Engine:
             if number == len(self.layers) - 1:
                 mixed, x = mixed[:, :, -1:], x.view(count, length, -1)[:, -1]
             x = self._finish(x, _merge(mixed), layer)
-        blocked = None if prompts.mask is None else bias[:, :, -1:].repeat_interleave(group_size, 0)
         positions = prompts.lengths.repeat_interleave(group_size)
-        state = _State(keys, values, length, positions, blocked)
+        room = length + max_new_tokens
+        blocked = None
+        if prompts.mask is not None:
+            padding = functional.pad(bias[:, 0, -1:], (0, max_new_tokens))
+            blocked = padding.repeat_interleave(group_size, 0)
+        state = _State(keys, values, length, positions, _causal(room, x.device), blocked)
         return self._logits(x).repeat_interleave(group_size, 0), state
 
     def advance(self, state: _State, tokens: Tensor) -> Tensor:
         """Append one token to every row."""
-        rows, end = len(tokens), state.used + 1
+        rows, heads, used = len(tokens), len(tokens) * self.heads, state.used
         x = self.embedding[tokens] + self.places[state.positions]
+        bias = state.bias[used] if state.blocked is None else state.bias[used] + state.blocked
         for layer, keys, values in zip(self.layers, state.keys, state.values, strict=True):
             q, k, v = self._qkv(x, layer).view(rows, 3, self.heads, -1).unbind(1)
-            keys[:, :, :, state.used] = k
-            values[:, :, state.used] = v
-            scores = torch.matmul(q.unsqueeze(2), keys[:, :, :, :end]).mul_(self.scale)
-            if state.blocked is not None:
-                scores[..., : state.blocked.shape[-1]] += state.blocked
-            mixed = torch.matmul(scores.softmax(-1), values[:, :, :end])
+            keys[:, :, :, used] = k
+            values[:, :, used] = v
+            scores = torch.bmm(q.reshape(heads, 1, -1), keys.flatten(0, 1)).view(rows, self.heads, -1)
+            weights = torch.add(bias, scores, alpha=self.scale).softmax(-1)
+            mixed = torch.bmm(weights.view(heads, 1, -1), values.flatten(0, 1))
             x = self._finish(x, mixed.view(rows, -1), layer)
-        state.used, state.positions = end, state.positions + 1
+        state.used, state.positions = used + 1, state.positions + 1
         return self._logits(x)
 
     def keep(self, state: _State, rows: Tensor) -> _State:
@@ -147,6 +156,7 @@ class Gpt2Engine:
             [values[rows] for values in state.values],
             state.used,
             state.positions[rows],
+            state.bias,
             None if state.blocked is None else state.blocked[rows],
         )
 
@@ -276,12 +286,12 @@ def _repeat(x: Tensor, times: int) -> Tensor:
 
 
 def _room(x: Tensor, times: int, extra: int, axis: int) -> Tensor:
-    """Repeat a prompt's keys or values for its completions, with room for more tokens along an axis."""
+    """Repeat a prompt's keys or values for its completions, with room (zeros) for more tokens along an axis."""
     shape = list(x.shape)
     shape[0] *= times
     used = shape[axis]
     shape[axis] += extra
-    room = x.new_empty(shape)
+    room = x.new_zeros(shape)
     room.narrow(axis, 0, used).view(x.shape[0], times, *room.narrow(axis, 0, used).shape[1:]).copy_(x.unsqueeze(1))
     return room
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from grpo_core import sampling_distribution
 from grpo_core.live.engines import Completions, Engine, Prompts
 from grpo_core.live.model import Policy
 
@@ -18,8 +19,9 @@ class Rollout:
     """Sampled completions with what was known when each token was sampled.
 
     completions: tokens (B, T) and lengths (B,). finished (B,): ended with EOS, else cut off at the limit.
-    logp (B, T): log-probability of each token under the distribution it was sampled from (temperature
-    included). entropy (B, T): of that distribution, in nats. Both are 0 on padding.
+    logp (B, T): log-probability of each token under the policy when it was sampled, temperature included.
+    entropy (B, T): of that distribution, in nats. sampled_logp (B, T): under the distribution that was really drawn
+    from, where top-p makes it another one, else None. All are 0 on padding.
     """
 
     prompts: Prompts
@@ -27,6 +29,7 @@ class Rollout:
     finished: Tensor
     logp: Tensor
     entropy: Tensor
+    sampled_logp: Tensor | None = None
 
 
 def encode(policy: Policy, prompts: Sequence[str]) -> Prompts:
@@ -52,19 +55,22 @@ def sample(
     eos: int,
     generator: torch.Generator,
     temperature: float = 1.0,
+    top_p: float = 1.0,
     greedy: Tensor | None = None,
 ) -> Rollout:
     """Sample group_size completions for every prompt; rows marked in greedy (B,) take the likeliest token.
+
+    With top_p below 1 only the likeliest tokens that together hold at least that much are drawn.
 
     The uniform numbers that choose the tokens are drawn first, one for every row and position: what a row
     becomes does not depend on when other rows end, nor on which engine computes the probabilities.
     """
     rows = prompts.ids.shape[0] * group_size
     chances = torch.rand(max_new_tokens, rows, generator=generator, device=generator.device)
-    loop = _Loop(prompts.ids.new_full((max_new_tokens, rows), eos), chances.to(prompts.ids.device), eos)
+    loop = _Loop(chances.to(prompts.ids.device), eos, temperature, top_p, greedy)
     logits, state = engine.begin(prompts, group_size, max_new_tokens)
     for step in range(max_new_tokens):
-        tokens, going = loop.choose(step, logits, temperature, greedy)
+        tokens, going = loop.choose(step, logits)
         left = int(going.sum())
         if left == 0 or step == max_new_tokens - 1:
             break
@@ -73,46 +79,57 @@ def sample(
             state, tokens = engine.keep(state, kept), tokens[kept]
             loop.keep(kept)
         logits = engine.advance(state, tokens)
-    return loop.result(prompts, group_size, step + 1)
+    return loop.result(prompts, group_size)
 
 
 class _Loop:
-    """What the decode loop writes down: tokens, log-probabilities, entropies, and who is still going."""
+    """What the decode loop writes down: for each step the rows at hand, their tokens, and what is known of those."""
 
-    def __init__(self, tokens: Tensor, chances: Tensor, eos: int) -> None:
-        self.tokens, self.chances, self.eos = tokens, chances, eos
-        self.logp = chances.new_zeros(chances.shape)
-        self.entropy = chances.new_zeros(chances.shape)
-        self.lengths = tokens.new_zeros(tokens.shape[1])
-        self.going = torch.ones_like(self.lengths, dtype=torch.bool)
-        self.rows = torch.arange(tokens.shape[1], device=tokens.device)
+    def __init__(self, chances: Tensor, eos: int, temperature: float, top_p: float, greedy: Tensor | None) -> None:
+        self.chances, self.eos, self.greedy = chances, eos, greedy
+        self.temperature, self.top_p = temperature, top_p
+        self.rows = torch.arange(chances.shape[1], device=chances.device)
+        self.going = torch.ones_like(self.rows, dtype=torch.bool)
+        self.whole = True
+        self.notes: list[tuple[Tensor, ...]] = []
 
-    def choose(self, step: int, logits: Tensor, temperature: float, greedy: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Choose a token for every row at hand; give the tokens and which rows go on."""
-        going = self.going[self.rows]
-        logp = (logits if temperature == 1.0 else logits / temperature).float().log_softmax(-1)
+    def choose(self, step: int, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Choose a token for every row at hand; give the tokens and which rows go on after them."""
+        chances = self.chances[step] if self.whole else self.chances[step, self.rows]
+        logp = (logits if self.temperature == 1.0 else logits / self.temperature).float().log_softmax(-1)
         weights = logp.exp()
-        tokens = pick(weights, self.chances[step, self.rows])
-        if greedy is not None:
-            tokens = torch.where(greedy[self.rows], logits.argmax(-1), tokens)
-        taken = logp.gather(1, tokens[:, None]).squeeze(1)
-        spread = -(weights * logp.clamp(min=-1e4)).sum(-1)
-        self.tokens[step, self.rows] = torch.where(going, tokens, self.eos)
-        self.logp[step, self.rows] = taken * going
-        self.entropy[step, self.rows] = spread * going
-        self.lengths[self.rows] += going
-        going = going & (tokens != self.eos)
-        self.going[self.rows] = going
-        return tokens, going
+        drawn = weights if self.top_p == 1.0 else sampling_distribution(logp, top_p=self.top_p)
+        tokens = pick(drawn, chances)
+        if self.greedy is not None:
+            tokens = torch.where(self.greedy[self.rows], logits.argmax(-1), tokens)
+        taken = logp.gather(1, tokens.unsqueeze(1)).squeeze(1)
+        places = self.rows if step == 0 else self.rows + step * self.chances.shape[1]
+        note: tuple[Tensor, ...] = (places, self.going, tokens, taken, torch.special.entr(weights).sum(-1))
+        if self.top_p < 1.0:
+            note += (drawn.gather(1, tokens.unsqueeze(1)).squeeze(1).log(),)
+        self.notes.append(note)
+        self.going = self.going & (tokens != self.eos)
+        return tokens, self.going
 
     def keep(self, kept: Tensor) -> None:
         """Go on with some of the rows at hand."""
-        self.rows = self.rows[kept]
+        self.rows, self.going, self.whole = self.rows[kept], self.going[kept], False
 
-    def result(self, prompts: Prompts, group_size: int, steps: int) -> Rollout:
-        """Turn the notes around: rows first, cut to the longest completion."""
-        tokens, logp, entropy = (x[:steps].t().contiguous() for x in (self.tokens, self.logp, self.entropy))
-        return Rollout(prompts, Completions(tokens, self.lengths, group_size), ~self.going, logp, entropy)
+    def result(self, prompts: Prompts, group_size: int) -> Rollout:
+        """Put the notes in order: rows first, cut to the longest completion, EOS and zeros as padding."""
+        steps, rows = len(self.notes), self.chances.shape[1]
+        places, own, tokens, *known = (torch.cat(notes) for notes in zip(*self.notes, strict=True))
+        places = places[own]
+
+        def table(values: Tensor, padding: float) -> Tensor:
+            flat = values.new_full((steps * rows,), padding)
+            return flat.index_copy_(0, places, values[own]).view(steps, rows).t().contiguous()
+
+        lengths = (places % rows).bincount(minlength=rows)
+        chosen = table(tokens, self.eos)
+        finished = (chosen.gather(1, lengths[:, None] - 1) == self.eos).squeeze(1)
+        completions = Completions(chosen, lengths, group_size)
+        return Rollout(prompts, completions, finished, *(table(values, 0.0) for values in known))
 
 
 def pick(weights: Tensor, chances: Tensor) -> Tensor:
