@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from app import frame
 from app.params import DEFAULT_RECIPE, PARAMS, default
 from app.teaching import FIRST, teaching_groups
 from app.words import plain_text, t
@@ -25,7 +26,7 @@ MAX_UNPACKED = 400_000  # bytes that it may unpack to
 MAX_LINK = 8_000  # characters of a packed group that still go into a link
 MAX_COMPLETIONS = 64
 MAX_TOKENS = 20_000
-RESERVED = ("embed", "embed_options", "run", "step")  # Streamlit's own parameters, and the live page's
+RESERVED = ("embed", "embed_options", "run", "step", *frame.NAMES)  # Streamlit's own, the live page's, the frame's
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app import link, state, widgets
+from app import link, sharing, state, widgets
 from app.lens import Lens, look
 from app.teaching import teaching_groups
 from app.words import known, prose, t
@@ -18,6 +18,10 @@ STYLE = """<style>
 [data-testid="stMetricValue"] { font-variant-numeric: tabular-nums; }
 .st-key-group-bar h1 { padding: 0 0 0.15rem; }
 .katex-display { padding: 0.35rem 0; }
+.st-key-actions button { padding: 0.25rem 0.5rem; min-width: 2.4rem; }
+.st-key-actions button * { gap: 0; margin: 0; }
+.st-key-actions [data-testid="stPopoverButton"] div[aria-hidden] { display: none; }
+.st-key-actions button p { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 .st-key-url-sync { position: absolute; height: 0; overflow: hidden; }
 .js-plotly-plot .modebar { opacity: 0; transition: opacity 0.15s; }
 .js-plotly-plot:hover .modebar { opacity: 1; }
@@ -33,39 +37,42 @@ def explorer(page: str, body: Callable[[Lens], None], *, view: str | None = None
 
 
 def _frame(page: str, body: Callable[[Lens], None], view: str | None) -> None:
+    st.html(sharing.style())
     _head(page)
     _notes()
     if view is not None:
         widgets.choice(view, hide_label=True)
     widgets.preset_pills(page, view)
-    body(look(state.group(), state.values()))
+    with st.container(key="page-body"):
+        body(look(state.group(), state.values()))
     widgets.sync_link()
 
 
 def _head(page: str) -> None:
+    own = state.lab().frame
     with st.container(key="group-bar"):
-        title, group, recipe, undo, reset = st.columns(
-            [3.1, 2.6, 2.3, 0.5, 0.5], vertical_alignment="bottom", gap="small"
-        )
+        title, group, recipe, actions = st.columns([2.6, 2.5, 2.3, 2.0], vertical_alignment="bottom", gap="small")
     title.title(t(f"title.{page}") if known(f"title.{page}") else t(f"page.{page}"), anchor=False)
-    with group:
-        group_chooser()
-    with recipe:
-        widgets.select("recipe", format_func=lambda name: RECIPES[name].title)
-    own = state.lab()
-    undo.button(
-        "",
-        icon=":material/undo:",
-        key="undo",
-        help=t("bar.undo"),
-        on_click=state.undo,
-        disabled=not own.undo,
-        width="stretch",
-    )
-    reset.button(
-        "", icon=":material/restart_alt:", key="reset", help=t("bar.reset"), on_click=state.reset, width="stretch"
-    )
+    if not own.hides("bar"):
+        with group:
+            group_chooser()
+        with recipe:
+            widgets.select("recipe", format_func=lambda name: RECIPES[name].title)
+    with actions, st.container(horizontal=True, horizontal_alignment="right", gap="xsmall", key="actions"):
+        if not own.hides("bar"):
+            _back_buttons()
+        if not own.lock:
+            sharing.buttons()
+    sharing.way_out()
     st.markdown(prose(page, "question"))
+
+
+def _back_buttons() -> None:
+    undone = not state.lab().undo
+    st.button(
+        t("bar.undo"), icon=":material/undo:", key="undo", help=t("bar.undo"), on_click=state.undo, disabled=undone
+    )
+    st.button(t("bar.reset"), icon=":material/restart_alt:", key="reset", help=t("bar.reset"), on_click=state.reset)
 
 
 EDITED = "edited"

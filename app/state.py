@@ -14,7 +14,8 @@ from typing import Any
 
 import streamlit as st
 
-from app import editing, link
+from app import editing, frame, link
+from app.frame import Frame
 from app.link import View
 from app.params import PARAMS, RECIPE_BOUND
 from app.teaching import FIRST, teaching_groups
@@ -37,6 +38,7 @@ class Lab:
     page: str | None = None
     written: deque[str] = field(default_factory=lambda: deque(maxlen=500))
     answered: dict[str, int] = field(default_factory=dict)  # controls -> the newest edit that was answered
+    frame: Frame = field(default_factory=Frame)
 
 
 def lab() -> Lab:
@@ -52,6 +54,8 @@ def open_page(page: str, query: Mapping[str, str]) -> None:
     text = link.encode({k: v for k, v in query.items() if k not in link.RESERVED})
     first, changed = own.page is None, own.page != page
     own.page = page
+    if first or changed:
+        own.frame, own.notes = frame.from_query(query, own.frame)
     if changed and not first:
         own.errors.clear()
     if text and (first or changed or text not in own.written):
@@ -60,7 +64,7 @@ def open_page(page: str, query: Mapping[str, str]) -> None:
             if not first:
                 _remember(own)
             own.view = view
-        own.notes = notes
+        own.notes = [*own.notes, *notes] if first or changed else notes
     own.written.append(text)
 
 
@@ -162,7 +166,17 @@ def query() -> str:
     text = link.encode(link.to_query(own.view))
     if not own.written or own.written[-1] != text:
         own.written.append(text)
-    return text
+    return link.encode({**link.to_query(own.view), **frame.to_query(own.frame)})
+
+
+def locked() -> bool:
+    """Return whether the view is to be looked at only."""
+    return lab().frame.lock
+
+
+def show(changed: Frame) -> None:
+    """Show the page another way: with other parts, open for changes, or large."""
+    lab().frame = changed
 
 
 def type_rewards(text: str) -> None:
@@ -202,6 +216,10 @@ def _take(name: str, raw: Any, gesture: Any) -> None:
     elif kind == "length":
         length = int(_ranged(text, 0, editing.MAX_LENGTH))
         edit_group(editing.with_length(group(), int(index), length, source=base_group()), gesture=gesture)
+    elif kind == "token":  # "token:logp:2:5" is the log-probability of completion 2, token 5, counted from 0
+        row, completion, position = index.split(":")
+        value = _ranged(text, -10_000, 0, whole=False)
+        edit_group(editing.with_token(group(), int(completion), int(position), row, value), gesture=gesture)
     elif kind == "size":
         edit_group(editing.resized(group(), int(_ranged(text, 1, editing.MAX_SIZE))), gesture=gesture)
     elif kind == "events":
@@ -247,9 +265,19 @@ def _remember(own: Lab) -> None:
     del own.undo[:-MAX_UNDO]
 
 
+READING = ("tok",)  # settings that say where the reader looks: free in a locked view too
+
+
+def _allowed(own: Lab, changed: View) -> bool:
+    if not own.frame.lock:
+        return True
+    fixed = [{k: v for k, v in view.chosen.items() if k not in READING} for view in (own.view, changed)]
+    return fixed[0] == fixed[1] and own.view.group == changed.group
+
+
 def _change(changed: View, gesture: Any) -> None:
     own = lab()
-    if changed == own.view:
+    if changed == own.view or not _allowed(own, changed):
         return
     if gesture is None or gesture != own.gesture:
         _remember(own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from plotly.basedatatypes import BaseFigure
 
 from app import presets, state
 from app.components import component
-from app.figures.base import Figure, Palette, palette
+from app.figures.base import Figure, Palette, enlarged, palette
 from app.numbers import cell
 from app.params import PARAMS, Param
 from app.words import known, prose, t
@@ -79,6 +79,24 @@ def length_rows() -> list[Row]:
     ]
 
 
+def token_rows(completion: int, position: int) -> list[Row]:
+    """Return a row for each of one token's log-probabilities: under the current, the old and the reference policy."""
+    group, own = state.group(), colors()
+    param = Param(name="", kind="number", low=-8.0, high=0.0, step=0.01)
+    tints = {"logp": own.current, "old_logp": own.old, "ref_logp": own.reference}
+    return [
+        {
+            **_row(f"token:{name}:{completion}:{position}", t(f"control.{name}"), rows[completion][position], param),
+            "unit": t("unit.nats"),
+            "text": f"{rows[completion][position]:.3f}",
+            "help": t(f"control.{name}_help"),
+            "color": tint,
+        }
+        for name, tint in tints.items()
+        if (rows := getattr(group, name)) is not None
+    ]
+
+
 def size_row() -> Row:
     """Return the row for the group size."""
     param = Param(name="", kind="whole", low=1, high=max(16, state.group().size), step=1)
@@ -139,6 +157,7 @@ def controls(key: str, rows: Sequence[Row], *, two: bool = False) -> None:
     """
     words = {"help": t("control.help"), "exact": t("control.exact")}
     data = {"rows": list(rows), "two": two, "words": words, "seen": state.lab().answered.get(key, 0)}
+    data["locked"] = state.locked()
     mount = component("live_controls", '<div class="controls"></div>')
     mount(key=key, data=data, on_edit_change=partial(_edited, key))
 
@@ -154,39 +173,56 @@ def _edited(key: str) -> None:
 # Choices, presets, text
 
 
-def _fill(key: str, value: Any) -> None:
+def fill(key: str, value: Any) -> None:
+    """Give a widget its value before it is drawn, if it does not have it."""
     if key not in st.session_state or st.session_state[key] != value:
         st.session_state[key] = value
 
 
-def choice(name: str, options: Sequence[Any] | None = None, *, hide_label: bool = False) -> None:
-    """Draw a setting with a few values as buttons side by side."""
+def choice(
+    name: str,
+    options: Sequence[Any] | None = None,
+    *,
+    hide_label: bool = False,
+    names: Mapping[Any, str] | None = None,
+) -> None:
+    """Draw a setting with a few values as buttons side by side. `names` replaces what some of the values are called."""
+    if name.endswith("_view") and hidden("views"):
+        return
     key = f"choice-{name}"
-    _fill(key, state.get(name))
+    fill(key, state.get(name))
     st.segmented_control(
         label(name),
         list(options or PARAMS[name].choices),
         key=key,
         required=True,
-        format_func=lambda value: t(f"param.{name}.{value}"),
+        format_func=lambda value: (names or {}).get(value) or t(f"param.{name}.{value}"),
         help=help_of(name),
         on_change=lambda: state.put({name: st.session_state[key]}),
         label_visibility="collapsed" if hide_label else "visible",
         wrap=True,
+        disabled=state.locked(),
     )
 
 
-def select(name: str, *, format_func: Callable[[Any], str]) -> None:
-    """Draw a setting with many values as a list."""
+def select(
+    name: str,
+    *,
+    format_func: Callable[[Any], str] | None = None,
+    options: Sequence[Any] | None = None,
+    words: str | None = None,
+) -> None:
+    """Draw a setting with many values as a list. `words`: where its label and help are, if not under its own name."""
     key = f"choice-{name}"
-    _fill(key, state.get(name))
+    fill(key, state.get(name))
     st.selectbox(
-        label(name),
-        PARAMS[name].choices,
+        t(f"{words}.label") if words else label(name),
+        list(options or PARAMS[name].choices),
         key=key,
-        format_func=format_func,
-        help=help_of(name),
+        format_func=format_func or (lambda value: t(f"param.{name}.{value}")),
+        help=t(f"{words}.help") if words else help_of(name),
         on_change=lambda: state.put({name: st.session_state[key]}),
+        disabled=state.locked(),
     )
 
 
@@ -200,9 +236,9 @@ def preset_pills(page: str, view: str | None = None) -> None:
     if view is not None:
         key += f"-{state.get(view)}"
         names = [name for name in names if presets.presets(page)[name]["set"].get(view) == state.get(view)]
-    if not names:
+    if not names or hidden("cases"):
         return
-    _fill(key, presets.current(page))
+    fill(key, presets.current(page))
 
     def take() -> None:
         if st.session_state[key] is not None:
@@ -221,12 +257,13 @@ def preset_pills(page: str, view: str | None = None) -> None:
 def numbers_line(name: str) -> None:
     """Draw a list of numbers as one line of text to edit."""
     typed, problem = state.lab().errors.get(name, ("", ""))
-    _fill(f"line-{name}", typed if problem else ", ".join(cell(x) for x in state.get(name)))
+    fill(f"line-{name}", typed if problem else ", ".join(cell(x) for x in state.get(name)))
     st.text_input(
         label(name),
         key=f"line-{name}",
         help=help_of(name),
         on_change=lambda: state.edit_value(name, st.session_state[f"line-{name}"]),
+        disabled=state.locked(),
     )
     if problem:
         st.error(literal(problem), icon=":material/edit:")
@@ -237,12 +274,13 @@ def rewards_line() -> None:
     from app.editing import write_rewards
 
     typed, problem = state.lab().errors.get("rewards", ("", ""))
-    _fill("rewards-line", typed if problem else write_rewards(state.group().rewards))
+    fill("rewards-line", typed if problem else write_rewards(state.group().rewards))
     st.text_input(
         t("control.rewards"),
         key="rewards-line",
         help=t("control.rewards_help"),
         on_change=lambda: state.type_rewards(st.session_state["rewards-line"]),
+        disabled=state.locked(),
     )
     if problem:
         st.error(literal(problem), icon=":material/edit:")
@@ -251,6 +289,11 @@ def rewards_line() -> None:
 def literal(text: str) -> str:
     """Return untrusted text so that Markdown shows it as it stands: no markup, no LaTeX, no directive."""
     return "".join(f"\\{c}" if c in "\\`*_{}[]()<>#+-.!|~$:&" else c for c in text)
+
+
+def hidden(part: str) -> bool:
+    """Return whether the link leaves a part of the page out (see app.frame)."""
+    return state.lab().frame.hides(part)
 
 
 # Pictures and numbers
@@ -274,6 +317,8 @@ def picture(figure: Figure, key: str, *, alt: str) -> None:
         "modeBarButtons": [["toImage"]],
         "toImageButtonOptions": {"format": "png", "scale": 2, "filename": f"grpo-lab-{key}"},
     }
+    if state.lab().frame.present:
+        figure = enlarged(figure)
     st.plotly_chart(_Unchecked(figure), key=f"picture-{key}", theme=None, config=config, alt=alt)
 
 
@@ -294,12 +339,15 @@ def readouts(items: Sequence[Readout]) -> None:
 
 def formula(lines: Iterable[str]) -> None:
     """Draw a formula: with symbols, then with the numbers put in, then the result, aligned at the equals sign."""
+    if hidden("formula"):
+        return
     st.latex(r"\begin{aligned}" + r"\\[0.45em] ".join(lines) + r"\end{aligned}")
 
 
 def notice(page: str, section: str, **numbers: Any) -> None:
     """Draw what to notice in the current state."""
-    st.info(prose(page, section, **numbers), icon=":material/visibility:")
+    if not hidden("notice"):
+        st.info(prose(page, section, **numbers), icon=":material/visibility:")
 
 
 # Check yourself, take away
@@ -317,6 +365,8 @@ class Question:
 
 def check_yourself(page: str, ask: Callable[[], Question]) -> None:
     """Draw a question whose answer the reader types. It is computed only when the box is open."""
+    if hidden("check"):
+        return
     box = st.expander(t("check.title"), icon=":material/quiz:", key=f"check-{page}", on_change="rerun")
     if not box.open:
         return
@@ -357,6 +407,8 @@ def _inert(value: Any) -> Any:
 
 def take_away(page: str, key: str | None, python: Callable[[], str], table: Callable[[], Table]) -> None:
     """Draw the Python that gives the number shown, and buttons for data and, if `key` names a chart, the picture."""
+    if hidden("take"):
+        return
     box = st.expander(t("take.title"), icon=":material/ios_share:", key=f"take-{page}", on_change="rerun")
     if not box.open:
         return

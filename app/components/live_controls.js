@@ -3,6 +3,7 @@
 // data.rows: [{id, label, unit, help, low, high, step, stops, log, value, text, unscored, error, toggle}]
 //   value: number, or null for "off" / "unscored"; text: the read-out; stops: a list of allowed values (the slider
 //   then moves over its indices).
+// data.locked: the values are for reading only.
 // data.seen: the newest edit the server has answered. Newer local edits are never overwritten by an older answer,
 //   and the next edit is sent only when the last one was answered: a slow machine skips values instead of queueing them.
 export default function (component) {
@@ -11,6 +12,7 @@ export default function (component) {
   const panel = (root.panel ??= { rows: new Map(), sent: 0, seen: 0, waiting: null, timer: null, gesture: 0 });
   panel.send = (edit) => setStateValue("edit", edit);
   panel.words = data.words;
+  panel.locked = Boolean(data.locked);
   panel.seen = Math.max(panel.seen, data.seen);
   if (data.seen >= panel.sent) flush(panel);
 
@@ -109,6 +111,7 @@ function update(panel, row, spec, seen) {
     toggle.setAttribute("aria-pressed", String(spec.value === null));
     toggle.setAttribute("aria-label", spec.label + ": " + spec.toggle);
   }
+  slider.disabled = cell.disabled = toggle.disabled = panel.locked;
   const [low, high, step] = positions(spec);
   slider.min = low; slider.max = high; slider.step = step;
   error.textContent = spec.error ?? "";

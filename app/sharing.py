@@ -1,0 +1,80 @@
+"""Handing a view on: the link with its options, the presentation switch, and the way out of a locked view."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from app import frame, link, state
+from app.components import component
+from app.frame import PARTS, Frame
+from app.words import t
+
+OFFERED = tuple(part for part in PARTS if part != "menu")
+LARGE = """html { font-size: 20px !important; }
+[data-testid="stMainBlockContainer"] { max-width: 96rem !important; }"""
+GONE = "{ display: none !important; }"
+HIDDEN = {
+    # The left one of the page's two columns. Its widgets are still there: what they say stays in force.
+    "controls": '.st-key-page-body > [data-testid="stLayoutWrapper"] > [data-testid="stHorizontalBlock"]'
+    ' > [data-testid="stColumn"]:first-child:not(:last-child)',
+    "menu": '[data-testid="stSidebar"], [data-testid="stExpandSidebarButton"]',
+}
+
+
+def style() -> str:
+    """Return the style sheet of the current frame, empty if it is the usual one."""
+    own = state.lab().frame
+    rules = [f"{selector} {GONE}" for part, selector in HIDDEN.items() if own.hides(part)]
+    return "<style>" + "\n".join([*rules, *([LARGE] if own.present else [])]) + "</style>"
+
+
+def buttons() -> None:
+    """Draw the presentation switch and the link with its options, for the frame's head."""
+    own = state.lab().frame
+    st.button(
+        t("share.present"),
+        icon=":material/present_to_all:",
+        key="present",
+        type="primary" if own.present else "secondary",
+        help=t("share.present_help"),
+        on_click=lambda: state.show(replace(own, present=not own.present)),
+    )
+    box = st.popover(t("share.link"), icon=":material/link:", key="share", help=t("share.link_help"), on_change="rerun")
+    if box.open:
+        with box:
+            _options()
+
+
+def _options() -> None:
+    """Draw what a link can do, and the link that does it."""
+    st.markdown(t("share.title"))
+    lock = st.checkbox(t("share.lock"), key="share-lock", help=t("share.lock_help"))
+    hide = st.pills(
+        t("share.hide"), OFFERED, selection_mode="multi", key="share-hide", format_func=lambda part: t(f"part.{part}")
+    )
+    present = st.checkbox(t("share.present_link"), key="share-present")
+    chosen = Frame(hide=tuple(part for part in OFFERED if part in hide), lock=lock, present=present)
+    query = link.encode({**link.to_query(state.view()), **frame.to_query(chosen)})
+    words = {name: t(f"share.{name}") for name in ("address", "copy", "copied", "by_hand")}
+    mount = component("copy_link", '<div class="copy-link"></div>')
+    mount(key="copy-link", data={"query": query, "words": words})
+    if link.too_large(state.view()):
+        st.caption(t("link.left_out"))
+
+
+def way_out() -> None:
+    """Say that the link leaves parts of the page out, or locks it, and offer the whole page."""
+    own = state.lab().frame
+    if not own.lock and not own.hide:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", key="way-out"):
+        st.caption(t("share.locked" if own.lock else "share.hidden"), width="content")
+        st.button(
+            t("share.unlock" if own.lock else "share.show"),
+            type="tertiary",
+            icon=":material/lock_open:" if own.lock else ":material/visibility:",
+            key="unlock",
+            on_click=lambda: state.show(own.opened()),
+        )
