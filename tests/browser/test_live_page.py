@@ -1,0 +1,135 @@
+"""A real run in Chromium: it starts, grows, survives a reload and a closed browser, is held, stopped and killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from grpo_core.live.store import RunStore
+
+POINTS = "(document.querySelector('.st-key-live-progress .live-plot')?.data?.[0]?.x?.length ?? 0)"
+PATIENCE = 60_000  # milliseconds: a worker imports torch before its first step
+
+
+@pytest.fixture
+def store(runs_folder) -> Iterator[RunStore]:
+    """The store of the app under test; no run is left going on."""
+    store = RunStore(runs_folder)
+    yield store
+    for run in store.runs():
+        if run.alive and run.pid:
+            os.kill(run.pid, signal.SIGKILL)
+    store.mark_dead()
+
+
+def opened(page: Page, url: str) -> Page:
+    page.set_default_timeout(PATIENCE)
+    page.goto(url)
+    page.locator(".st-key-live-panels .main-svg").first.wait_for()
+    return page
+
+
+def points(page: Page) -> int:
+    """How many steps the main curve shows."""
+    return int(page.evaluate(POINTS))
+
+
+def wait_for_more(page: Page, than: int) -> None:
+    page.wait_for_function(f"than => {POINTS} > than", arg=than, timeout=PATIENCE)
+
+
+def press(page: Page, name: str) -> None:
+    page.locator(f".st-key-live-{name} button").first.click()
+
+
+def says(page: Page, state: str) -> None:
+    """Wait until the page names that state."""
+    badge = page.locator(".st-key-live-board .stMarkdownBadge").first
+    expect(badge).to_contain_text(state, timeout=PATIENCE)
+
+
+def run_in_address(page: Page) -> str:
+    page.wait_for_function("new URLSearchParams(location.search).has('run')", timeout=PATIENCE)
+    return parse_qs(urlsplit(page.url).query)["run"][0]
+
+
+def start(page: Page, app_url: str, store: RunStore) -> str:
+    """Start the default run and wait until its curve grows."""
+    opened(page, f"{app_url}/live")
+    before = {run.id for run in store.runs()}
+    press(page, "start")
+    page.wait_for_function("known => { const run = new URLSearchParams(location.search).get('run');"
+                           "return run && !known.includes(run); }", arg=sorted(before), timeout=PATIENCE)  # fmt: skip
+    says(page, "running")
+    wait_for_more(page, 2)
+    return run_in_address(page)
+
+
+def test_a_run_grows_survives_the_browser_and_stops(page, browser: Browser, app_url, store):
+    run_id = start(page, app_url, store)
+    shown = points(page)
+    wait_for_more(page, shown)
+    expect(page.locator(".st-key-live-strip .chip")).to_have_count(8)
+    expect(page.locator(".st-key-live-tokens .main-svg").first).to_be_visible()
+    press(page, "pause")
+    says(page, "paused")
+
+    opened(page.reload() and page, f"{app_url}/live?run={run_id}")
+    says(page, "paused")
+    held = points(page)
+    assert held >= shown
+    page.context.close()
+    second = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+    opened(second, f"{app_url}/live")
+    assert run_in_address(second) == run_id
+    says(second, "paused")
+    second.wait_for_function(f"{POINTS} === {held}", timeout=PATIENCE)
+    press(second, "step")
+    wait_for_more(second, held)
+    press(second, "resume")
+    wait_for_more(second, held + 2)
+    assert store.run(run_id).step > held
+    press(second, "stop")
+    says(second, "stopped")
+    expect(second.locator(".st-key-live-start button").first).to_be_enabled()
+    assert store.run(run_id).state == "stopped"
+    assert points(second) == store.run(run_id).step
+    second.context.close()
+
+
+def test_zoom_group_and_step_stay_while_the_run_goes_on_and_a_killed_worker_is_failed(page, app_url, store):
+    run_id = start(page, app_url, store)
+    plot = page.locator(".st-key-live-progress .nsewdrag").first.bounding_box()
+    assert plot is not None
+    page.mouse.move(plot["x"] + 40, plot["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(plot["x"] + 160, plot["y"] + 120, steps=4)
+    page.mouse.up()
+    zoom = "document.querySelector('.st-key-live-progress .live-plot')._fullLayout.xaxis.range"
+    chosen = page.evaluate(zoom)
+    assert chosen[0] > 1
+    chip = page.locator(".st-key-live-strip .chip").nth(2)
+    chip.click()
+    expect(chip).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".st-key-live-at-step input")).to_be_visible()
+    step = page.locator(".st-key-live-at-step input").input_value()
+    wait_for_more(page, points(page) + 3)
+    assert page.evaluate(zoom) == chosen
+    assert page.locator(".st-key-live-at-step input").input_value() == step
+    expect(chip).to_have_attribute("aria-pressed", "true")
+
+    pid = store.run(run_id).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    says(page, "failed")
+    run = store.run(run_id)
+    assert run.state == "failed"
+    assert points(page) == run.step >= 3
+    expect(page.locator(".st-key-live-strip .chip")).to_have_count(8)
+    press(page, "open")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Advantages", timeout=PATIENCE)
