@@ -72,7 +72,9 @@ def best_of_group_advantages(rewards: Array, *, ddof: int = 1, eps: float = 1e-6
     winner = is_best & unique & (second > -math.inf)
     lead = filled(rewards) - xp.where(second > -math.inf, second, xp.zeros_like(second))
     gap = xp.where(winner, lead, xp.zeros_like(lead))
-    return gap / (std_of(scores, check_ddof(ddof)) + number(eps, "eps", low=0.0)) if scale != "none" else gap
+    divisor = std_of(scores, check_ddof(ddof)) + number(eps, "eps", low=0.0)
+    # Equal scores have no gap and, without eps, no divisor either: 0, not 0/0.
+    return gap if scale == "none" else gap / xp.where(divisor > 0, divisor, xp.ones_like(divisor))
 
 
 def whiten(advantages: Array, lengths: Array, scored: Array, *, whitening: Whitening) -> Array:
