@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 SCALES = ("recipe", "group", "batch", "none")
+SURROGATES = ("recipe", "clip", "unclipped")
+DENOMINATORS = ("policy", "sampler")
+FAULTS = ("none", "shared_graph", "unscored_as_zero", "mixed_prompts")
 LIVE_SETTINGS = ("learning_rate", "beta", "epsilon_low", "epsilon_high", "temperature", "pace")
 """The settings that may change while a run is going on."""
 
@@ -23,13 +26,19 @@ class RunConfig:
 
     recipe names an entry of grpo_core.RECIPES and decides ratio level, surrogate, reduction and advantages;
     beta and the clip range are taken from here (for_recipe fills in the recipe's own). scale_rewards "recipe"
-    keeps the recipe's scaling of advantages, the other names override it. pace is in steps a second, None is
-    full speed. probe measures, after each update, the log-probabilities that KL and the ratio picture need.
+    keeps the recipe's scaling of advantages, the other names override it; surrogate "clip" or "unclipped" overrides
+    the recipe's. refills is how many times a step may draw as many prompts again to replace groups without signal
+    (dynamic sampling; 0: never). top_p cuts the tails off the sampling; denominator says whether the ratio then divides
+    by the policy or by the distribution that was really drawn from. verifier_failures is the share of completions
+    that the verifier cannot score; fault builds in a mistake on purpose (see faults.py). pace is in steps a second,
+    None is full speed. Every evaluation answers eval_prompts held-out prompts greedily and eval_samples times by
+    sampling. probe measures, after each update, the log-probabilities that KL and the ratio picture need.
     """
 
     task: str = "shell_game"
     recipe: str = "dr_grpo_paper"
     scale_rewards: str = "recipe"
+    surrogate: str = "recipe"
     group_size: int = 8
     prompts_per_step: int = 8
     learning_rate: float = 1e-4
@@ -38,6 +47,11 @@ class RunConfig:
     epsilon_high: float = 0.2
     inner_epochs: int = 1
     temperature: float = 1.0
+    top_p: float = 1.0
+    denominator: str = "policy"
+    refills: int = 0
+    verifier_failures: float = 0.0
+    fault: str = "none"
     seed: int = 0
     steps: int = 120
     max_new_tokens: int = 14
@@ -45,6 +59,7 @@ class RunConfig:
     pace: float | None = 5.0
     eval_every: int = 5
     eval_prompts: int = 100
+    eval_samples: int = 4
     probe: bool = True
     device: str = "auto"
     note: str = ""
@@ -113,9 +128,10 @@ def accepted(name: str) -> str:
 def objective_of(config: RunConfig) -> "Objective":
     """Give the objective of a run: the recipe's, with the run's beta, clip range and length limit."""
     recipe: Recipe = _recipe(config.recipe)
-    return recipe.with_constant(config.max_new_tokens).replace(
-        beta=config.beta, epsilon_low=config.epsilon_low, epsilon_high=config.epsilon_high
-    )
+    objective = recipe.with_constant(config.max_new_tokens)
+    if config.surrogate != "recipe":
+        objective = objective.replace(surrogate=config.surrogate, options={})
+    return objective.replace(beta=config.beta, epsilon_low=config.epsilon_low, epsilon_high=config.epsilon_high)
 
 
 @dataclass(frozen=True)
@@ -217,6 +233,7 @@ _RULES: dict[str, _Rule] = {
     "task": _one_of(TASKS),
     "recipe": _Rule(_recipe_name, _recipe_names),
     "scale_rewards": _one_of(SCALES),
+    "surrogate": _one_of(SURROGATES),
     "group_size": _whole(1, 64),
     "prompts_per_step": _whole(1, 64),
     "learning_rate": _real(0.0, 1.0),
@@ -225,6 +242,11 @@ _RULES: dict[str, _Rule] = {
     "epsilon_high": _real(0.0, 100.0),
     "inner_epochs": _whole(1, 64),
     "temperature": _real(0.0, 10.0, above=True),
+    "top_p": _real(0.0, 1.0, above=True),
+    "denominator": _one_of(DENOMINATORS),
+    "refills": _whole(0, 16),
+    "verifier_failures": _real(0.0, 1.0),
+    "fault": _one_of(FAULTS),
     "seed": _whole(0, 2**31 - 1),
     "steps": _whole(1, 100_000),
     "max_new_tokens": _whole(1, 48),
@@ -232,6 +254,7 @@ _RULES: dict[str, _Rule] = {
     "pace": _real(0.0, 1000.0, above=True, optional=True),
     "eval_every": _whole(1, 100_000),
     "eval_prompts": _whole(1, 2000),
+    "eval_samples": _whole(1, 64),
     "probe": _Rule(_flag, lambda: "true or false"),
     "device": _one_of(DEVICES),
     "note": _Rule(_text, lambda: "a text of at most 500 characters"),

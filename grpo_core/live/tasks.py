@@ -4,10 +4,14 @@ import random
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from types import MappingProxyType
 
+import numpy as np
+
+from grpo_core.advantages import sum_rewards
 from grpo_core.rewards import accuracy_reward, gold_anywhere_reward
 
 CUPS = 5
@@ -25,6 +29,11 @@ class Problem:
     answer: str
     steps: str
 
+    @property
+    def moves(self) -> int:
+        """How many of the swaps move the ball: the problem's difficulty."""
+        return sum(a != b for a, b in pairwise(self.prompt[0] + self.steps))
+
 
 @dataclass(frozen=True)
 class Score:
@@ -37,10 +46,13 @@ class Score:
 
 @dataclass(frozen=True)
 class Task:
-    """One task as data: how many swaps the ball makes, who judges, and which start weights belong to it."""
+    """One task as data: how many swaps the ball makes, who judges, and which start weights belong to it.
+
+    swaps may be several numbers, of which every prompt takes one at random. verifier is a name in VERIFIERS.
+    """
 
     name: str
-    swaps: int
+    swaps: int | tuple[int, ...]
     verifier: str
     start: str = "shell_game"
 
@@ -48,7 +60,8 @@ class Task:
         """Draw problems from the training prompts, or from the held-out ones."""
         problems: list[Problem] = []
         while len(problems) < count:
-            problem = shell_game(rng, swaps=self.swaps)
+            swaps = self.swaps if isinstance(self.swaps, int) else rng.choice(self.swaps)
+            problem = shell_game(rng, swaps=swaps)
             if is_held_out(problem.prompt) == held_out:
                 problems.append(problem)
         return problems
@@ -67,9 +80,20 @@ class Task:
                 found.setdefault(problem.prompt, problem)
         return list(found.values())[:count]
 
-    def score(self, completion: str, problem: Problem) -> Score:
-        """Judge one completion."""
-        return VERIFIERS[self.verifier](completion, problem.answer)
+    def scores(self, completions: Sequence[str], problems: Sequence[Problem], lengths: Sequence[int]) -> list[Score]:
+        """Judge completions; problems and lengths (in tokens) have one entry for each."""
+        weights = VERIFIERS[self.verifier]
+        judged = [exact(text, problem.answer) for text, problem in zip(completions, problems, strict=True)]
+        if tuple(weights.items()) == (("exact", 1.0),):
+            return judged
+        rows = zip(completions, problems, lengths, judged, strict=True)
+        parts = np.array([[PARTS[name](*row) for name in weights] for row in rows], dtype=float)
+        totals = sum_rewards(parts, weights=list(weights.values())).tolist()
+        return [Score(total, score.accuracy, score.format) for total, score in zip(totals, judged, strict=True)]
+
+    def score(self, completion: str, problem: Problem, *, length: int = 0) -> Score:
+        """Judge one completion of `length` tokens."""
+        return self.scores([completion], [problem], [length])[0]
 
 
 def shell_game(rng: random.Random, *, swaps: int) -> Problem:
@@ -115,20 +139,27 @@ def exact(completion: str, answer: str) -> Score:
     return Score(accuracy * form, accuracy, form)
 
 
-def lenient(completion: str, answer: str) -> Score:
-    """Reward 1.0 when the right answer stands anywhere in the text: pleased without anything being solved."""
-    return replace(exact(completion, answer), reward=gold_anywhere_reward(completion, answer))
-
-
-def format_only(completion: str, answer: str) -> Score:
-    """Reward 1.0 for the right format whatever the answer is."""
-    score = exact(completion, answer)
-    return replace(score, reward=score.format)
-
-
-VERIFIERS: Mapping[str, Callable[[str, str], Score]] = MappingProxyType(
-    {"exact": exact, "lenient": lenient, "format_only": format_only}
+PARTS: Mapping[str, Callable[[str, Problem, int, Score], float | None]] = MappingProxyType(
+    {
+        "exact": lambda text, problem, length, score: score.reward,
+        "format": lambda text, problem, length, score: score.format,
+        "length": lambda text, problem, length, score: float(length),
+        "gold_anywhere": lambda text, problem, length, score: gold_anywhere_reward(text, problem.answer),
+    }
 )
+"""What a reward can be made of: the right answer in the right format, the format, the number of tokens, and whether the
+right answer stands anywhere in the text, which pleases without anything being solved."""
+
+VERIFIERS: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "exact": {"exact": 1.0},
+        "lenient": {"gold_anywhere": 1.0},
+        "format_only": {"format": 1.0},
+        "format_and_exact": {"format": 0.5, "exact": 1.0},
+        "length_bonus": {"exact": 1.0, "length": 0.05},
+    }
+)
+"""Verifiers as data: the weight of each part."""
 
 TASKS: Mapping[str, Task] = MappingProxyType(
     {
@@ -139,6 +170,10 @@ TASKS: Mapping[str, Task] = MappingProxyType(
             Task("shell_game_long", swaps=6, verifier="exact"),
             Task("shell_game_lenient", swaps=5, verifier="lenient"),
             Task("shell_game_format", swaps=5, verifier="format_only"),
+            Task("shell_game_half_format", swaps=5, verifier="format_and_exact"),
+            Task("shell_game_length_bonus", swaps=5, verifier="length_bonus"),
+            Task("shell_game_mixed", swaps=(3, 4, 5, 6), verifier="exact"),
+            Task("shell_game_unskilled", swaps=5, verifier="exact", start="shell_game_unskilled"),
         )
     }
 )

@@ -33,11 +33,13 @@ from grpo_core import (
 )
 from grpo_core.live.commands import Command
 from grpo_core.live.config import RunConfig, objective_of
+from grpo_core.live.draws import Draw, join_draws, with_none
 from grpo_core.live.engines import Engine, Prompts, make_engine
 from grpo_core.live.evaluate import evaluate
+from grpo_core.live.faults import faulty_advantages, faulty_rewards
 from grpo_core.live.model import Policy, device_name, load_policy, use_threads
 from grpo_core.live.rollout import Rollout, encode, sample
-from grpo_core.live.tasks import TASKS, Problem, Score, Task
+from grpo_core.live.tasks import TASKS, Score, Task
 from grpo_core.live.update import DivergedError, Optimizer, UpdateInputs, update
 
 Event = dict[str, Any]
@@ -73,12 +75,10 @@ def train(config: RunConfig, commands: Commands | None = None) -> Iterator[Event
 
 @dataclass(frozen=True)
 class _Judged:
-    """A rollout's texts, scores and advantages; lists have one entry a completion, in the rollout's order."""
+    """The groups that train, with the rewards (P, G) and the advantages that the update uses."""
 
-    rows: list[list[int]]
-    texts: list[str]
-    scores: list[Score]
-    rewards: np.ndarray  # (P, G)
+    draw: Draw
+    rewards: np.ndarray
     advantages: GroupAdvantages
 
 
@@ -120,6 +120,7 @@ class Run:
         self.optimizer = Optimizer(self.policy.model, learning_rate=config.learning_rate)
         self.prompts = random.Random(f"prompts {config.seed}")
         self.chances = torch.Generator().manual_seed(config.seed)
+        self.failures = random.Random(f"failures {config.seed}")
         self.held_out = self.task.held_out(config.eval_prompts)
         self.step = self.tokens = 0
         self.stopped = self.paused = False
@@ -160,25 +161,46 @@ class Run:
     def step_event(self) -> Event:
         """Take one step: sample, score, update, and say everything about it."""
         clock = _Clock()
-        problems = self.task.sample(self.prompts, self.config.prompts_per_step)
-        prompts = encode(self.policy, [problem.prompt for problem in problems])
-        rollout = self._sample(prompts, self.config.group_size)
-        clock.lap("sampling")
-        judged = self._judge(problems, rollout)
+        drawn = self._collect(clock)
+        judged = self._judge(drawn.to_train(self.config.prompts_per_step))
+        rollout = judged.draw.rollout
         clock.lap("scoring")
         ref_logp = self._reference_logps(rollout)
         clock.lap("reference")
-        learned = self._update(rollout, judged, ref_logp)
+        learned = self._update(judged, ref_logp)
         clock.lap("update")
         probe = _Probe(self._logps(self.engine, rollout) if self.config.probe else None, ref_logp)
         clock.lap("probe")
         self.step += 1
-        measured = _measured(rollout, judged, probe)
-        metrics = {**learned, **measured, **self._settings(), **self._speed(rollout, clock)}
-        groups = group_events(self.policy, problems, rollout, judged, probe)
+        measured = {**_behaviour(drawn, self.config), **_distances(rollout, probe), **self._refilled(drawn, judged)}
+        metrics = {**learned, **measured, **self._settings(), **self._speed(drawn.rollout, clock)}
+        groups = group_events(self.policy, judged, probe)
         return self.event("step", **_rounded(metrics), **_histogram(rollout, probe), groups=groups)
 
     # --- the parts of a step ----------------------------------------------------------------------
+
+    def _collect(self, clock: _Clock) -> Draw:
+        """Draw the step's prompts, and again as often as the run allows while too few groups have a signal."""
+        draws = [self._draw(clock)]
+        while len(draws) <= self.config.refills and sum(d.mixed for d in draws) < self.config.prompts_per_step:
+            draws.append(self._draw(clock))
+        return join_draws(draws)
+
+    def _draw(self, clock: _Clock) -> Draw:
+        problems = self.task.sample(self.prompts, self.config.prompts_per_step)
+        prompts = encode(self.policy, [problem.prompt for problem in problems])
+        rollout = self._sample(prompts, self.config.group_size)
+        clock.lap("sampling")
+        rows = _own_tokens(rollout)
+        texts, each = self.policy.texts(rows), [problem for problem in problems for _ in range(self.config.group_size)]
+        scores = [self._or_failed(score) for score in self.task.scores(texts, each, [len(row) for row in rows])]
+        clock.lap("scoring")
+        return Draw(problems, rollout, rows, texts, scores)
+
+    def _or_failed(self, score: Score) -> Score:
+        """Leave some completions unscored, where the run's verifier is to fail now and then."""
+        rate = self.config.verifier_failures
+        return replace(score, reward=None) if rate and self.failures.random() < rate else score
 
     def _sample(self, prompts: Prompts, group_size: int, *, greedy: Tensor | None = None) -> Rollout:
         return sample(
@@ -189,25 +211,32 @@ class Run:
             eos=self.policy.tokenizer.eos_token_id,
             generator=self.chances,
             temperature=self.config.temperature,
+            top_p=self.config.top_p,
             greedy=None if greedy is None else greedy.to(self.policy.device),
         )
 
-    def _judge(self, problems: list[Problem], rollout: Rollout) -> _Judged:
-        rows, size = _own_tokens(rollout), self.config.group_size
-        texts, lengths = self.policy.texts(rows), [len(row) for row in rows]
-        scores = [self.task.score(text, problems[i // size]) for i, text in enumerate(texts)]
-        rewards = as_rewards([score.reward for score in scores]).reshape(-1, size)
-        greedy = self._greedy_rewards(problems, rollout)
-        advantages = advantages_of(rewards, np.reshape(lengths, rewards.shape), self.config, greedy)
-        return _Judged(rows, texts, scores, rewards, advantages)
+    def _judge(self, draw: Draw) -> _Judged:
+        rewards, greedy = faulty_rewards(draw.rewards, self.config.fault), self._greedy_rewards(draw)
 
-    def _greedy_rewards(self, problems: list[Problem], rollout: Rollout) -> np.ndarray | None:
+        def advantages(rewards: np.ndarray, lengths: np.ndarray) -> GroupAdvantages:
+            return advantages_of(rewards, lengths, self.config, greedy)
+
+        return _Judged(draw, rewards, faulty_advantages(rewards, draw.lengths, self.config.fault, advantages))
+
+    def _greedy_rewards(self, draw: Draw) -> np.ndarray | None:
         """Rewards (P,) of the prompts' greedy completions, for the one estimator that wants them (ReMax)."""
         if advantage_spec(self.config).estimator != "greedy_baseline":
             return None
-        likeliest = self._sample(rollout.prompts, 1, greedy=torch.ones(len(problems), dtype=torch.bool))
-        texts = self.policy.texts(_own_tokens(likeliest))
-        return as_rewards([self.task.score(*pair).reward for pair in zip(texts, problems, strict=True)])
+        likeliest = self._sample(draw.rollout.prompts, 1, greedy=torch.ones(len(draw.problems), dtype=torch.bool))
+        rows = _own_tokens(likeliest)
+        scores = self.task.scores(self.policy.texts(rows), draw.problems, [len(row) for row in rows])
+        return as_rewards([score.reward for score in scores])
+
+    def _refilled(self, drawn: Draw, judged: _Judged) -> dict[str, float]:
+        """How many groups were drawn, and how many of those that train have a signal; nothing without refills."""
+        if self.config.refills == 0:
+            return {}
+        return {"groups/drawn": float(len(drawn.problems)), "groups/trained_mixed": float(judged.draw.mixed)}
 
     def _reference_logps(self, rollout: Rollout) -> Tensor | None:
         return self._logps(self.reference, rollout) if self.config.probe or self.config.beta > 0 else None
@@ -217,7 +246,8 @@ class Run:
         plan = engine.plan(rollout.prompts, rollout.completions)
         return engine.logps(plan, temperature=self.config.temperature)
 
-    def _update(self, rollout: Rollout, judged: _Judged, ref_logp: Tensor | None) -> dict[str, float]:
+    def _update(self, judged: _Judged, ref_logp: Tensor | None) -> dict[str, float]:
+        rollout = judged.draw.rollout
         advantages = torch.from_numpy(judged.advantages.advantages.reshape(-1)).to(rollout.logp)
         objective, uniform = objective_of(self.config), None
         if objective.surrogate == "clip_cov":
@@ -226,7 +256,13 @@ class Run:
             self.engine,
             self.optimizer,
             rollout,
-            UpdateInputs(advantages, ref_logp if objective.beta > 0 else None, uniform),
+            UpdateInputs(
+                advantages,
+                ref_logp if objective.beta > 0 else None,
+                uniform,
+                old_logp=rollout.sampled_logp if self.config.denominator == "sampler" else None,
+                shared_graph=self.config.fault == "shared_graph",
+            ),
             objective,
             inner_epochs=self.config.inner_epochs,
             learning_rate=self.config.learning_rate,
@@ -311,35 +347,34 @@ def advantages_of(
     return compute_advantages(rewards, spec, lengths=lengths, greedy_rewards=greedy_rewards)
 
 
-def group_events(
-    policy: Policy, problems: list[Problem], rollout: Rollout, judged: _Judged, probe: _Probe
-) -> list[Event]:
+def group_events(policy: Policy, judged: _Judged, probe: _Probe) -> list[Event]:
     """Write the groups of a step as plain data; see grpo_core.live.groups."""
+    draw, rollout = judged.draw, judged.draw.rollout
     size = rollout.completions.group_size
-    lengths = [len(row) for row in judged.rows]
+    lengths = [len(row) for row in draw.rows]
     logp = probe.logp if probe.logp is not None else rollout.logp
     parts = {"old_logp": rollout.logp, "logp": logp, "entropy": rollout.entropy}
     if probe.ref_logp is not None:
         parts["ref_logp"] = probe.ref_logp
     heavy: dict[str, list[Any]] = {name: _ragged(values, lengths) for name, values in parts.items()}
-    heavy["tokens"] = policy.token_texts(judged.rows)
+    heavy["tokens"] = policy.token_texts(draw.rows)
     finish = ["eos" if done else "length" for done in rollout.finished.tolist()]
     found = []
-    for i, problem in enumerate(problems):
+    for i in range(len(draw.problems)):
         span = slice(i * size, (i + 1) * size)
         rows = {name: values[span] for name, values in heavy.items()}
-        light = _light_group(problem, judged, i, span)
+        light = _light_group(judged, i, span)
         found.append({**light, "lengths": lengths[span], "finish": finish[span], "ref_logp": None, **rows})
     return found
 
 
-def _light_group(problem: Problem, judged: _Judged, i: int, span: slice) -> Event:
+def _light_group(judged: _Judged, i: int, span: slice) -> Event:
     """What a group's event says of texts, rewards and advantages."""
-    scores, rewards = judged.scores[span], _with_none(judged.rewards[i])
+    problem, scores, rewards = judged.draw.problems[i], judged.draw.scores[span], with_none(judged.rewards[i])
     return {
         "prompt": problem.prompt,
         "answer": problem.answer,
-        "completions": judged.texts[span],
+        "completions": judged.draw.texts[span],
         "rewards": rewards,
         "reward_parts": {part: [getattr(s, part) for s in scores] for part in ("accuracy", "format")},
         "mean": round(float(judged.advantages.mean[i]), 6),
@@ -349,18 +384,25 @@ def _light_group(problem: Problem, judged: _Judged, i: int, span: slice) -> Even
     }
 
 
-def _measured(rollout: Rollout, judged: _Judged, probe: _Probe) -> dict[str, float]:
-    """What a rollout says of rewards, lengths, entropy and the distance to the old and the reference policy."""
-    mask, rewards = rollout.completions.mask, reward_statistics(judged.rewards)
-    kinds = kind_counts([_with_none(row) for row in judged.rewards])
-    found = {
+def _behaviour(drawn: Draw, config: RunConfig) -> dict[str, float]:
+    """What all that was drawn says of the policy: rewards, kinds of groups, lengths, entropy."""
+    rewards = reward_statistics(faulty_rewards(drawn.rewards, config.fault))
+    kinds = kind_counts([with_none(row) for row in drawn.rewards])
+    unscored = float(np.isnan(drawn.rewards).mean())
+    return {
         "reward_mean": rewards["reward"],
         **rewards,
-        **{f"rewards/{part}/mean": _mean_part(judged, part) for part in ("accuracy", "format")},
+        **{f"rewards/{part}/mean": _mean_part(drawn, part) for part in ("accuracy", "format")},
         **{f"groups/{kind}": float(count) for kind, count in kinds.items()},
-        **length_statistics(rollout.completions.lengths.cpu().numpy(), ~rollout.finished.cpu().numpy()),
-        "entropy": float(masked_mean(rollout.entropy, mask)),
+        **({"completions/unscored_ratio": unscored} if unscored or config.verifier_failures else {}),
+        **length_statistics(drawn.lengths.reshape(-1), ~drawn.rollout.finished.cpu().numpy()),
+        "entropy": float(masked_mean(drawn.rollout.entropy, drawn.rollout.completions.mask)),
     }
+
+
+def _distances(rollout: Rollout, probe: _Probe) -> dict[str, float]:
+    """KL to the reference before the update, and to the old policy after it, over what was trained on."""
+    mask, found = rollout.completions.mask, {}
     if probe.ref_logp is not None:
         found["kl"] = float(masked_mean(kl_estimate(rollout.logp, probe.ref_logp), mask))
     if probe.logp is not None:
@@ -368,8 +410,8 @@ def _measured(rollout: Rollout, judged: _Judged, probe: _Probe) -> dict[str, flo
     return found
 
 
-def _mean_part(judged: _Judged, part: str) -> float:
-    return float(np.mean([getattr(score, part) for score in judged.scores]))
+def _mean_part(drawn: Draw, part: str) -> float:
+    return float(np.mean([getattr(score, part) for score in drawn.scores]))
 
 
 def _histogram(rollout: Rollout, probe: _Probe) -> Event:
@@ -377,7 +419,8 @@ def _histogram(rollout: Rollout, probe: _Probe) -> Event:
     if probe.logp is None:
         return {}
     mask = rollout.completions.mask
-    counts, edges = ratio_histogram(importance_ratio(probe.logp, rollout.logp, mask), mask)
+    ratio = importance_ratio(probe.logp, rollout.logp, mask)
+    counts, edges = ratio_histogram(ratio.cpu().numpy(), mask.cpu().numpy())
     return {"ratio_histogram": {"edges": [round(x, 6) for x in edges.tolist()], "counts": counts.tolist()}}
 
 
@@ -385,11 +428,6 @@ def _own_tokens(rollout: Rollout) -> list[list[int]]:
     """Token ids of every completion, without padding."""
     lengths = rollout.completions.lengths.tolist()
     return [row[:n] for row, n in zip(rollout.completions.tokens.tolist(), lengths, strict=True)]
-
-
-def _with_none(rewards: np.ndarray) -> list[float | None]:
-    """Give rewards as a list, None where a completion could not be scored."""
-    return [None if np.isnan(reward) else float(reward) for reward in rewards]
 
 
 def _ragged(values: Tensor, lengths: list[int]) -> list[list[float]]:

@@ -69,11 +69,16 @@ _PROPORTIONAL = frozenset(
 class UpdateInputs:
     """What an update needs beside the rollout: advantages (B,), and where the objective asks for them the
     reference's log-probabilities (B, T) and random numbers in [0, 1) (B, T).
+
+    old_logp (B, T): the ratio's denominator, where it is not to be the policy as it sampled. shared_graph: build in
+    the mistake of the same name, see faults.py.
     """
 
     advantages: Tensor
     ref_logp: Tensor | None = None
     uniform: Tensor | None = None
+    old_logp: Tensor | None = None
+    shared_graph: bool = False
 
 
 def informative_groups(advantages: Tensor, group_size: int, objective: Objective) -> Tensor:
@@ -110,6 +115,10 @@ def policy_batch(
         fresh = torch.nn.functional.pad(fresh, (0, logp.shape[1] - fresh.shape[1]))
         rows = (kept[:, None] * size + torch.arange(size, device=kept.device)).flatten()
         logp = logp.index_copy(0, rows, fresh)
+    if inputs.shared_graph:
+        # The core never lets gradients into old_logp. With both sides in one graph the ratio's slopes cancel, so that
+        # nothing is left of it but its value, 1: that is what constants on both sides give.
+        logp, old_logp = logp.detach(), None
     return GroupBatch(
         logp=logp,
         old_logp=logp.detach() if old_logp is None else old_logp,
@@ -145,7 +154,7 @@ def update(
     plan = None
     if len(kept):
         plan = engine.plan(rollout.prompts.select(kept), rollout.completions.groups(kept))
-    old_logp: Tensor | None = None
+    old_logp = inputs.old_logp
     totals: dict[str, float] = {}
     for _ in range(inner_epochs):
         batch = policy_batch(engine, rollout, inputs, kept=kept, plan=plan, old_logp=old_logp, temperature=temperature)

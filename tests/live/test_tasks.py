@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from grpo_core.live.model import TAGS, load_policy, make_tokenizer
-from grpo_core.live.tasks import TASKS, Score, exact, follow, format_only, is_held_out, lenient, shell_game
+from grpo_core.live.tasks import TASKS, Problem, Score, exact, follow, is_held_out, shell_game
 
 
 def test_the_ball_is_followed():
@@ -69,10 +69,33 @@ def test_the_exact_verifier_keeps_accuracy_and_format_apart(completion, expected
     assert exact(completion, "4") == expected
 
 
-def test_the_other_verifiers_change_the_reward_only():
-    assert lenient("<think>12345", "4") == Score(1, 0, 0)
-    assert lenient("<answer>5</answer>", "4") == Score(0, 0, 1)
-    assert format_only("<answer>5</answer>", "4") == Score(1, 0, 1)
+@pytest.mark.parametrize(
+    ("task", "completion", "expected"),
+    [
+        ("shell_game_lenient", "<think>12345", Score(1, 0, 0)),
+        ("shell_game_lenient", "<answer>5</answer>", Score(0, 0, 1)),
+        ("shell_game_format", "<answer>5</answer>", Score(1, 0, 1)),
+        ("shell_game_half_format", "<answer>5</answer>", Score(0.5, 0, 1)),
+        ("shell_game_half_format", "<answer>4</answer>", Score(1.5, 1, 1)),
+        ("shell_game_half_format", "<answer>4</answer>4", Score(0, 1, 0)),
+        ("shell_game_length_bonus", "<answer>4</answer>", Score(1.2, 1, 1)),
+        ("shell_game_length_bonus", "4444", Score(0.2, 0, 0)),
+    ],
+)
+def test_the_other_verifiers_change_the_reward_only(task, completion, expected):
+    assert TASKS[task].score(completion, Problem("1:14=", "4", "4"), length=4) == expected
+
+
+def test_a_task_may_have_prompts_of_several_lengths():
+    problems = TASKS["shell_game_mixed"].sample(random.Random(0), 200)
+    assert {len(problem.steps) for problem in problems} == {3, 4, 5, 6}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "steps", "moves"), [("1:23,24,35=", "111", 0), ("1:12,34,25=", "225", 2), ("5:15,15,15=", "151", 3)]
+)
+def test_difficulty_is_how_often_the_ball_moves(prompt, steps, moves):
+    assert Problem(prompt, steps[-1], steps).moves == moves
 
 
 def test_the_tokenizer_is_saved_and_loaded_the_transformers_way(tmp_path):
