@@ -47,11 +47,15 @@ class Vine:
         """What each step did to the success rate (steps,)."""
         return continuation_advantages(self.rewards, self.reward)
 
+    @property
+    def starts(self) -> list[int]:
+        """Where the steps begin, in tokens: evenly spread."""
+        return np.unique(np.linspace(0, self.length, len(self.right), endpoint=False).astype(int)).tolist()
+
     @cached_property
     def bill(self) -> RolloutBill:
         """The cost of continuing from every step."""
-        starts = np.unique(np.linspace(0, self.length, len(self.right), endpoint=False).astype(int)).tolist()
-        return continuation_bill([self.length], continuations=self.each, starts=[starts])
+        return continuation_bill([self.length], continuations=self.each, starts=[self.starts])
 
     @cached_property
     def token_bill(self) -> RolloutBill:
@@ -142,7 +146,9 @@ right, each = {list(vine.right)}, {vine.each}  # right continuations from before
 rewards = [[1.0] * n + [0.0] * (each - n) for n in right]
 print(continuation_values(rewards), continuation_errors(rewards))
 print(continuation_advantages(rewards, {vine.reward!r}))
-print(continuation_bill([{vine.length}], continuations=each))  # from every token"""
+for starts in ([{vine.starts}], None):  # from every step, from every token
+    bill = continuation_bill([{vine.length}], continuations=each, starts=starts)
+    print(bill.continuations, bill.tokens, bill.ratio)"""
 
 
 def table(vine: Vine) -> Table:
