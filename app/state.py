@@ -37,6 +37,9 @@ class Lab:
     errors: dict[str, tuple[str, str]] = field(default_factory=dict)  # widget -> what was typed, what is wrong with it
     page: str | None = None
     written: deque[str] = field(default_factory=lambda: deque(maxlen=500))
+    epoch: int = (
+        0  # counts jumps (undo, reset, another group): an edit made before a jump and arriving after it is void
+    )
     answered: dict[str, int] = field(default_factory=dict)  # controls -> the newest edit that was answered
     frame: Frame = field(default_factory=Frame)
 
@@ -111,6 +114,7 @@ def put(changes: Mapping[str, Any], *, gesture: Any = None) -> None:
 def choose_group(base: str, changes: Mapping[str, Any] | None = None) -> None:
     """Take up a teaching group, and settings with it."""
     own = lab()
+    own.epoch += 1
     _change(View(own.view.chosen, base, teaching_groups()[base]), None)
     if changes:
         own.gesture = "preset"
@@ -142,6 +146,7 @@ def open_group(opened: Group) -> None:
 def undo() -> None:
     """Go back to the view before the last change."""
     own = lab()
+    own.epoch += 1
     if own.undo:
         own.view = own.undo.pop()
     own.gesture = None
@@ -150,6 +155,7 @@ def undo() -> None:
 
 def reset() -> None:
     """Go back to the group and settings that the app starts with; this can be undone."""
+    lab().epoch += 1
     _change(View(), None)
 
 

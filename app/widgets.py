@@ -156,7 +156,13 @@ def controls(key: str, rows: Sequence[Row], *, two: bool = False) -> None:
     Draw it after the picture: its answer then tells the browser that the picture is on its way.
     """
     words = {"help": t("control.help"), "exact": t("control.exact")}
-    data = {"rows": list(rows), "two": two, "words": words, "seen": state.lab().answered.get(key, 0)}
+    data = {
+        "rows": list(rows),
+        "two": two,
+        "words": words,
+        "seen": state.lab().answered.get(key, 0),
+        "epoch": state.lab().epoch,
+    }
     data["locked"] = state.locked()
     mount = component("live_controls", '<div class="controls"></div>')
     mount(key=key, data=data, on_edit_change=partial(_edited, key))
@@ -167,7 +173,8 @@ def _edited(key: str) -> None:
     if not isinstance(edit, dict) or not isinstance(edit.get("id"), str):
         return
     state.lab().answered[key] = int(edit.get("at", 0))
-    state.edit_value(edit["id"], edit.get("value"), gesture=edit.get("gesture"))
+    if edit.get("epoch") == state.lab().epoch:
+        state.edit_value(edit["id"], edit.get("value"), gesture=edit.get("gesture"))
 
 
 # Choices, presets, text

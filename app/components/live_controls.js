@@ -4,6 +4,7 @@
 //   value: number, or null for "off" / "unscored"; text: the read-out; stops: a list of allowed values (the slider
 //   then moves over its indices).
 // data.locked: the values are for reading only.
+// data.epoch: sent back with every edit; an edit made before an undo and arriving after it is dropped.
 // data.seen: the newest edit the server has answered. Newer local edits are never overwritten by an older answer,
 //   and the next edit is sent only when the last one was answered: a slow machine skips values instead of queueing them.
 export default function (component) {
@@ -13,6 +14,7 @@ export default function (component) {
   panel.send = (edit) => setStateValue("edit", edit);
   panel.words = data.words;
   panel.locked = Boolean(data.locked);
+  panel.epoch = data.epoch;
   panel.seen = Math.max(panel.seen, data.seen);
   if (data.seen >= panel.sent) flush(panel);
 
@@ -166,7 +168,7 @@ function show(spec, value) {
 }
 
 function push(panel, row, value, final) {
-  panel.waiting = { row, edit: { id: row.spec.id, value, final, gesture: panel.gesture } };
+  panel.waiting = { row, edit: { id: row.spec.id, value, final, gesture: panel.gesture, epoch: panel.epoch } };
   row.own = Infinity; // not yet sent: no answer can be newer
   schedule(panel);
 }

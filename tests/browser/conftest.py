@@ -8,16 +8,18 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from tools.browser import FLAGS, HELP, find
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 30_000  # milliseconds that a page element may take on a busy machine
+PATIENCE = 90_000  # milliseconds that a page element may take on a busy machine
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="session")
@@ -87,12 +89,24 @@ def browser(playwright_driver, browser_path) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def context(browser) -> Iterator[BrowserContext]:
-    """A fresh browser profile: nothing is remembered from other tests."""
-    fresh = browser.new_context(viewport={"width": 1280, "height": 900})
-    fresh.set_default_timeout(PATIENCE)
+def new_context(browser) -> Iterator[Callable[..., BrowserContext]]:
+    """Return a function that makes a fresh browser profile: nothing is remembered from other tests."""
+    made: list[BrowserContext] = []
+
+    def fresh(**options: Any) -> BrowserContext:
+        made.append(browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}))
+        made[-1].set_default_timeout(PATIENCE)
+        return made[-1]
+
     yield fresh
-    fresh.close()
+    for context in made:
+        context.close()
+
+
+@pytest.fixture
+def context(new_context) -> BrowserContext:
+    """A fresh browser profile."""
+    return new_context()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from app.link import encode, pack
 
@@ -104,7 +104,7 @@ def test_keys_move_a_slider_and_the_formula_follows(page, app_url):
     expect(page.get_by_test_id("stMetricValue").first).to_have_text("−1.010")
 
 
-def test_a_link_restores_the_view_in_a_fresh_browser(page, browser: Browser, app_url):
+def test_a_link_restores_the_view_in_a_fresh_browser(page, new_context, app_url):
     opened(page, f"{app_url}/advantages")
     page.get_by_label("Rewards", exact=True).fill("1, 0.25, unscored, 0, 0.5")
     page.keyboard.press("Enter")
@@ -115,12 +115,10 @@ def test_a_link_restores_the_view_in_a_fresh_browser(page, browser: Browser, app
     shown = page.get_by_test_id("stMetricValue").all_inner_texts()
     bars = page.locator(".st-key-picture-advantages .barlayer text").all_inner_texts()
     link = page.url
-    other = browser.new_context()
-    second = opened(other.new_page(), link)
+    second = opened(new_context().new_page(), link)
     assert second.get_by_test_id("stMetricValue").all_inner_texts() == shown
     assert second.locator(".st-key-picture-advantages .barlayer text").all_inner_texts() == bars
     assert query(second) == query(page)
-    other.close()
 
 
 def test_a_group_edited_on_one_page_is_seen_on_the_others(page, app_url):
@@ -168,7 +166,6 @@ def test_undo_takes_back_a_whole_drag(page, app_url):
     drag(page, "r", start=0.5, end=0.8)
     page.mouse.up()
     page.wait_for_function("new URLSearchParams(location.search).has('r')")
-    idle(page)
     page.locator(".st-key-undo button").first.click()
     page.wait_for_function("!new URLSearchParams(location.search).has('r')")
     expect(slider(page, "r")).to_have_js_property("value", "1.5")
@@ -223,9 +220,8 @@ def test_data_and_picture_can_be_taken_away(page, app_url):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 1400])
-def test_no_page_is_wider_than_the_window_and_none_shows_an_exception(browser, app_url, scheme, width):
-    fresh = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page = fresh.new_page()
+def test_no_page_is_wider_than_the_window_and_none_shows_an_exception(new_context, app_url, scheme, width):
+    page = new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
     for path in PAGES:
         opened(page, f"{app_url}/{path}")
         assert page.get_by_test_id("stException").count() == 0
@@ -233,4 +229,3 @@ def test_no_page_is_wider_than_the_window_and_none_shows_an_exception(browser, a
         assert main.evaluate("node => node.scrollWidth <= node.clientWidth")
         ink = page.evaluate("getComputedStyle(document.querySelector('.stApp')).backgroundColor")
         assert ink == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(16, 20, 24)")
-    fresh.close()
