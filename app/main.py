@@ -18,6 +18,8 @@ EXPLORE = {
     "kl": ":material/compare_arrows:",
     "reduction": ":material/functions:",
     "ppo": ":material/family_history:",
+    "sampling": ":material/casino:",
+    "rewards": ":material/fact_check:",
 }
 
 
