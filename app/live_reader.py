@@ -68,10 +68,12 @@ class Reader:
     def find(self, wanted: str | None = None) -> str | None:
         """Return the id of the wanted run if it exists, without a wish that of the active or newest one, else None.
 
-        Raises RunStoreError when there is no run of the wanted name, or the store cannot be read.
+        Raises RunStoreError when there is no run of the wanted name, or the store cannot be read and nothing of the run
+        is known yet.
         """
         if wanted is not None:
-            return self.store.run(wanted).id
+            known = self._runs.get(wanted)
+            return wanted if known and known.newest else self.store.run(wanted).id
         run = self.store.active_run() or self.store.latest_run()
         return run.id if run else None
 

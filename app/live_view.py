@@ -48,6 +48,7 @@ def page() -> None:
         return
     run_id = chosen_run(source)
     look = first_look(source, run_id)
+    other_active(source, look)
     live_form.form(title=t("live.settings_of", summary=_summary_of_next()))
     every = CHARTS_EVERY if look is not None and look.run.active else None
     with st.container(key="live-board"):
@@ -108,6 +109,21 @@ def first_look(source: Reader, run_id: str | None) -> Look | None:
     except RunStoreError as error:
         st.error(f"{t('live.store')} {literal(str(error))}", icon=":material/error:")
         return None
+
+
+def other_active(source: Reader, look: Look | None) -> None:
+    """Say so when the run that is shown is an old one while another is going on."""
+    try:
+        active = source.store.active_run() if look and not look.run.active else None
+    except RunStoreError:
+        return
+    if look is None or active is None or active.id == look.run.id:
+        return
+    words, button = st.columns([5, 1], vertical_alignment="center")
+    words.info(t("live.other_active", run=literal(active.id)), icon=":material/info:")
+    if button.button(t("live.show_it"), key="live-show-active", width="stretch"):
+        st.query_params["run"] = active.id
+        st.rerun()
 
 
 def _summary_of_next() -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 
-from app import live_form, state
+from app import live_form, live_reader, state
 from app.words import t
 from grpo_core.live.config import RunConfig
 from grpo_core.live.store import RunStore
@@ -215,13 +215,31 @@ def test_an_unreadable_store_is_explained(open_page, monkeypatch, tmp_path, brok
     assert len(at.error) == 1
 
 
-def test_a_store_that_vanishes_leaves_what_was_read(open_page, finished, tmp_path):
+def test_a_store_that_vanishes_leaves_what_was_read(open_page, finished, tmp_path, monkeypatch):
+    monkeypatch.setattr(live_reader, "PAUSE", -1.0)
     at = sound(open_page("live"))
-    for file in tmp_path.glob("runs.db*"):
-        file.unlink()
+    moved = tmp_path.with_name(tmp_path.name + "-moved")
+    tmp_path.rename(moved)
+    try:
+        at.run()
+        assert t("live.stale") in sound(at).warning[0].value
+        assert len(numbers_of(at, "live-progress")) == STEPS
+        assert at.dataframe[0].value["completion"][0]
+    finally:
+        moved.rename(tmp_path)
     at.run()
-    sound(at)
-    assert at.error or at.warning or len(numbers_of(at, "live-progress")) == STEPS
+    assert not sound(at).warning
+
+
+def test_an_old_run_points_to_the_one_that_goes_on(open_page, finished):
+    store, run_id = finished
+    active = store.create_run(RunConfig(steps=9))
+    assert store.claim(active, os.getpid())
+    at = sound(open_page("live", {"run": run_id}))
+    assert active in at.info[0].value.replace("\\", "")
+    at.button(key="live-show-active").click().run()
+    assert sound(at).query_params["run"] == active
+    assert at.button(key="live-starting").disabled
 
 
 def test_settings_that_are_not_accepted_start_nothing(open_page, tmp_path):
