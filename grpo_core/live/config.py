@@ -31,8 +31,9 @@ class RunConfig:
     (dynamic sampling; 0: never). top_p cuts the tails off the sampling; denominator says whether the ratio then divides
     by the policy or by the distribution that was really drawn from. verifier_failures is the share of completions
     that the verifier cannot score; fault builds in a mistake on purpose (see faults.py). pace is in steps a second,
-    None is full speed. Every evaluation answers eval_prompts held-out prompts greedily and eval_samples times by
-    sampling. probe measures, after each update, the log-probabilities that KL and the ratio picture need.
+    None is full speed. Every evaluation answers eval_prompts held-out prompts greedily and by sampling: once, and
+    eval_samples times at the start, at the end and at every fourth evaluation. probe measures, after each update,
+    the log-probabilities that KL and the ratio picture need.
     """
 
     task: str = "shell_game"
@@ -59,7 +60,7 @@ class RunConfig:
     pace: float | None = 5.0
     eval_every: int = 5
     eval_prompts: int = 100
-    eval_samples: int = 4
+    eval_samples: int = 8
     probe: bool = True
     device: str = "auto"
     note: str = ""

@@ -1,14 +1,20 @@
-"""Accuracy on held-out prompts: greedy and sampled, always by the exact verifier."""
+"""Accuracy on held-out prompts: greedy and sampled, by difficulty and length, always by the exact verifier."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
+from typing import Any
 
+import numpy as np
 import torch
 
+from grpo_core import clustered_interval, pass_at_k, wilson_interval
 from grpo_core.live.engines import Engine
 from grpo_core.live.model import Policy
-from grpo_core.live.rollout import encode, sample
+from grpo_core.live.rollout import Rollout, encode, sample
 from grpo_core.live.tasks import Problem, Score, exact
+
+LENGTHS = (4, 8, 16, 32)
+"""Completions are counted by length up to these many tokens."""
 
 
 def evaluate(
@@ -18,35 +24,108 @@ def evaluate(
     *,
     max_new_tokens: int,
     temperature: float = 1.0,
+    samples: int = 1,
     seed: int = 0,
-) -> dict[str, float]:
-    """Answer every problem twice, greedily and by sampling, and give the shares that are right and well formed.
+) -> dict[str, Any]:
+    """Answer every problem greedily and `samples` times by sampling; give the shares that are right, and how sure.
 
-    accuracy and format are the greedy ones, sampled_accuracy and sampled_format those at the temperature,
-    mean_length the mean number of sampled tokens. Both answers come from one decode: each prompt is a group
-    of two. The seed makes evaluations comparable, and apart from the run's own random numbers.
+    accuracy and format are the greedy ones, sampled_accuracy and sampled_format those of a single sample at the
+    temperature, mean_length the mean number of sampled tokens. pass_at_k, with more than one sample: the share of
+    problems that at least one of the k = samples samples solves. The ends of the 95 % intervals stand beside each as
+    _low and _high. strata: the same by how often the ball moves and by how many swaps there are (greedy), and by
+    the completion's own length (sampled).
+    All answers come from one decode: each prompt is a group of samples + 1. The seed makes evaluations comparable,
+    and apart from the run's own random numbers.
     """
-    greedy = torch.tensor([True, False] * len(problems), device=policy.device)
+    size = samples + 1
+    greedy = torch.tensor([True, *[False] * samples] * len(problems), device=policy.device)
     rollout = sample(
         engine,
         encode(policy, [problem.prompt for problem in problems]),
-        group_size=2,
+        group_size=size,
         max_new_tokens=max_new_tokens,
         eos=policy.tokenizer.eos_token_id,
         generator=torch.Generator().manual_seed(seed),
         temperature=temperature,
         greedy=greedy,
     )
-    lengths = rollout.completions.lengths.tolist()
-    rows = [row[:n] for row, n in zip(rollout.completions.tokens.tolist(), lengths, strict=True)]
-    texts = policy.texts(rows)
-    scores = [exact(text, problems[i // 2].answer) for i, text in enumerate(texts)]
-    return {**_shares(scores[::2], ""), **_shares(scores[1::2], "sampled_"), "mean_length": fmean(lengths[1::2])}
-
-
-def _shares(scores: Sequence[Score], prefix: str) -> dict[str, float]:
-    """Share of right and of well-formed answers."""
+    scores = _scores(policy, problems, rollout)
+    greedy_scores = scores[::size]
+    sampled = [score for i, score in enumerate(scores) if i % size]
+    lengths = [n for i, n in enumerate(rollout.completions.lengths.tolist()) if i % size]
     return {
-        f"{prefix}accuracy": fmean(score.reward or 0.0 for score in scores),
-        f"{prefix}format": fmean(score.format for score in scores),
+        **_greedy(greedy_scores),
+        **_sampled(sampled, samples),
+        "mean_length": fmean(lengths),
+        "samples": samples,
+        "strata": _strata(problems, greedy_scores, sampled, lengths),
     }
+
+
+def _scores(policy: Policy, problems: Sequence[Problem], rollout: Rollout) -> list[Score]:
+    completions = rollout.completions
+    pairs = zip(completions.tokens.tolist(), completions.lengths.tolist(), strict=True)
+    texts = policy.texts([row[:n] for row, n in pairs])
+    return [exact(text, problems[i // completions.group_size].answer) for i, text in enumerate(texts)]
+
+
+def _greedy(scores: Sequence[Score]) -> dict[str, float]:
+    """Shares of right and of well-formed answers, one a problem."""
+    return {**_share("accuracy", scores), "format": fmean(score.format for score in scores)}
+
+
+def _sampled(scores: Sequence[Score], samples: int) -> dict[str, float]:
+    """Success of a single sample, and of the best of all of them."""
+    right = np.array([_right(score) for score in scores]).reshape(-1, samples).sum(axis=1)
+    low, high = clustered_interval(right, samples=samples)
+    found = {
+        "sampled_accuracy": float(right.sum() / len(scores)),
+        "sampled_accuracy_low": low,
+        "sampled_accuracy_high": high,
+        "sampled_format": fmean(score.format for score in scores),
+    }
+    if samples > 1:
+        solved = pass_at_k(samples, right, k=samples)
+        low, high = wilson_interval(float(solved.sum()), len(solved))
+        found |= {"pass_at_k": float(solved.mean()), "pass_at_k_low": float(low), "pass_at_k_high": float(high)}
+    return found
+
+
+def _strata(
+    problems: Sequence[Problem], greedy: Sequence[Score], sampled: Sequence[Score], lengths: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Accuracy within parts of the answers, easy to hard and short to long; parts without an answer are left out."""
+    moves = _groups(greedy, [problem.moves for problem in problems], str)
+    swaps = _groups(greedy, [len(problem.steps) for problem in problems], str)
+    bins = _groups(sampled, [int(np.searchsorted(LENGTHS, n)) for n in lengths], _bin)
+    named = (("moves", moves), ("swaps", swaps if len(swaps) > 1 else {}), ("length", bins))
+    return [
+        {"by": by, "value": value, "answers": len(scores), **_share("accuracy", scores)}
+        for by, found in named
+        for value, scores in found.items()
+    ]
+
+
+def _groups(scores: Sequence[Score], keys: Sequence[int], name: Callable[[int], str]) -> dict[str, list[Score]]:
+    """Scores by key, keys in order."""
+    found: dict[int, list[Score]] = {key: [] for key in sorted(set(keys))}
+    for score, key in zip(scores, keys, strict=True):
+        found[key].append(score)
+    return {name(key): members for key, members in found.items()}
+
+
+def _bin(number: int) -> str:
+    """Name a range of lengths: "5-8", and "33+" for the last."""
+    first = LENGTHS[number - 1] + 1 if number else 1
+    return f"{first}-{LENGTHS[number]}" if number < len(LENGTHS) else f"{first}+"
+
+
+def _share(name: str, scores: Sequence[Score]) -> dict[str, float]:
+    """Share of right answers with its 95 % interval."""
+    right = sum(_right(score) for score in scores)
+    low, high = wilson_interval(right, len(scores))
+    return {name: right / len(scores), f"{name}_low": float(low), f"{name}_high": float(high)}
+
+
+def _right(score: Score) -> float:
+    return float(score.reward or 0.0)

@@ -47,6 +47,8 @@ Commands = Callable[[], Iterable[Command]]
 """Called often; gives the commands that have arrived since the last call."""
 
 POLL_SECONDS = 0.02
+THOROUGH_EVERY = 4
+"""One evaluation in this many answers each prompt several times."""
 
 
 def train(config: RunConfig, commands: Commands | None = None) -> Iterator[Event]:
@@ -152,11 +154,17 @@ class Run:
 
     def eval_event(self) -> Event:
         """Measure accuracy on the held-out prompts."""
+        thorough = self.step % (self.config.eval_every * THOROUGH_EVERY) == 0 or self.step == self.config.steps
         found = evaluate(
-            self.policy, self.engine, self.held_out, max_new_tokens=self.config.max_new_tokens,
+            self.policy,
+            self.engine,
+            self.held_out,
+            max_new_tokens=self.config.max_new_tokens,
             temperature=self.config.temperature,
-        )  # fmt: skip
-        return self.event("eval", **_rounded(found), prompts=len(self.held_out))
+            samples=self.config.eval_samples if thorough else 1,
+        )
+        strata = [_rounded(part) for part in found.pop("strata")]
+        return self.event("eval", **_rounded(found), prompts=len(self.held_out), strata=strata)
 
     def step_event(self) -> Event:
         """Take one step: sample, score, update, and say everything about it."""
@@ -436,6 +444,6 @@ def _ragged(values: Tensor, lengths: list[int]) -> list[list[float]]:
     return [row[:n] for row, n in zip(rows, lengths, strict=True)]
 
 
-def _rounded(metrics: Mapping[str, float]) -> dict[str, float]:
+def _rounded(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Seven significant digits are all a float32 has."""
-    return {name: value if isinstance(value, int) else float(f"{value:.7g}") for name, value in metrics.items()}
+    return {name: float(f"{value:.7g}") if isinstance(value, float) else value for name, value in metrics.items()}
