@@ -43,37 +43,51 @@ def report(*, beta: float, steps: int, threads: int) -> None:
     problems = TASKS["shell_game"].sample(random.Random(0), steps * ROWS // GROUP)
     config = RunConfig(beta=beta, learning_rate=RATE, steps=steps, max_new_tokens=TOKENS, pace=None)
     ours = {
-        "ours, with every measurement (the default run)": Run(config, task=listed(problems)),
+        "ours, every measurement (the default run)": Run(config, task=listed(problems)),
         "ours, without the probe": Run(replace(config, probe=False), task=listed(problems)),
     }
     torch.set_num_threads(threads)
     times, last = alternate(ours, problems, beta=beta, steps=steps)
-    theirs = statistics.median(times.pop("TRL"))
-    print(f"\nSeconds per step, beta {beta:g}: medians of {steps - WARM_UP} steps in turn, {threads} thread(s)")
-    print(f"  {'TRL 1.16 GRPOTrainer':50s} {theirs:.4f}")
-    for name, seconds in times.items():
-        median = statistics.median(seconds)
-        print(f"  {name:50s} {median:.4f}   TRL / ours = {theirs / median:.2f}")
-    print(f"  last 10 steps, reward and mean length: {last}")
+    print(f"\nOne step, beta {beta:g}: medians of {steps - WARM_UP} steps in turn, {threads} thread(s)")
+    print(f"  {'':48s}{'seconds':>9s}{'TRL / ours':>12s}{'CPU seconds':>13s}{'TRL / ours':>12s}")
+    theirs = medians(times["TRL"])
+    for name, pairs in times.items():
+        wall, cpu = medians(pairs)
+        print(f"  {name:48s}{wall:9.4f}{theirs[0] / wall:12.2f}{cpu:13.4f}{theirs[1] / cpu:12.2f}")
+    print(f"  last 10 steps, mean reward and length: {last}", flush=True)
+
+
+def medians(pairs: list[tuple[float, float]]) -> tuple[float, ...]:
+    return tuple(statistics.median(values) for values in zip(*pairs, strict=True))
+
+
+def clocks() -> tuple[float, float]:
+    """Seconds of the clock, and CPU seconds of this process, which a busy machine disturbs less."""
+    return time.perf_counter(), time.process_time()
+
+
+def since(start: tuple[float, float]) -> tuple[float, float]:
+    wall, cpu = clocks()
+    return wall - start[0], cpu - start[1]
 
 
 def alternate(ours, problems, *, beta, steps):
     """Let TRL train; after each of its steps take one of ours. Seconds of every step after the warm-up."""
     from transformers import TrainerCallback
 
-    times: dict[str, list[float]] = {"TRL": [], **{name: [] for name in ours}}
-    began, seen = [0.0], []
+    times: dict[str, list[tuple[float, float]]] = {"TRL": [], **{name: [] for name in ours}}
+    began, seen = [clocks()], []
 
     class Turns(TrainerCallback):
         def on_step_begin(self, args, state, control, **_):
-            began[0] = time.perf_counter()
+            began[0] = clocks()
 
         def on_step_end(self, args, state, control, **_):
-            times["TRL"].append(time.perf_counter() - began[0])
+            times["TRL"].append(since(began[0]))
             for name, run in ours.items():
-                start = time.perf_counter()
+                start = clocks()
                 event = run.step_event()
-                times[name].append(time.perf_counter() - start)
+                times[name].append(since(start))
             seen.append((event["reward"], event["completions/mean_length"]))
 
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -85,7 +99,7 @@ def alternate(ours, problems, *, beta, steps):
         "TRL": (mean(entry["reward"] for entry in logs), mean(entry["completions/mean_length"] for entry in logs)),
         "ours": (mean(reward for reward, _ in seen[-10:]), mean(length for _, length in seen[-10:])),
     }
-    return {name: seconds[WARM_UP:] for name, seconds in times.items()}, last
+    return {name: pairs[WARM_UP:] for name, pairs in times.items()}, last
 
 
 def mean(values) -> float:

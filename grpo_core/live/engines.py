@@ -1,12 +1,15 @@
 """Two ways to run a causal language model on groups: a general one, and a fast one written out for GPT-2.
 
-Both sample with a key-value cache and forward each prompt once for its whole group, also when they are differentiated.
-They give the same tokens for the same random numbers, and log-probabilities that agree to rounding.
+Both sample with a key-value cache, and both compute what completions have in common once, also when they are
+differentiated: a prompt for its whole group, and completions of a group that are the same token by token. They give
+the same tokens for the same random numbers, and log-probabilities that agree to rounding.
 
-Shapes: P prompts, G completions a prompt, B = P G rows (a group's rows stand together), T tokens, V vocabulary.
+Shapes: P prompts, G completions a prompt, B = P G rows (a group's rows stand together), D distinct rows among them,
+T tokens, V vocabulary.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -56,6 +59,23 @@ class Completions:
         """True on a completion's own tokens, (B, T)."""
         return torch.arange(self.tokens.shape[1], device=self.tokens.device) < self.lengths[:, None]
 
+    @cached_property
+    def distinct(self) -> tuple[Tensor, Tensor]:
+        """Which rows are the first of their kind in their group (D,), and for every row which of these it equals (B,).
+
+        Small models and trained ones repeat themselves: of the 64 completions of a step often a third or less differ.
+        """
+        first: dict[tuple[int, ...], int] = {}
+        rows: list[int] = []
+        same: list[int] = []
+        for row, (tokens, length) in enumerate(zip(self.tokens.tolist(), self.lengths.tolist(), strict=True)):
+            key = (row // self.group_size, *tokens[:length])
+            if key not in first:
+                first[key] = len(rows)
+                rows.append(row)
+            same.append(first[key])
+        return torch.tensor(rows, device=self.tokens.device), torch.tensor(same, device=self.tokens.device)
+
     def groups(self, rows: Tensor) -> "Completions":
         """Give the completions of some of the groups, cut to their longest."""
         size = self.group_size
@@ -67,16 +87,16 @@ class Completions:
 class Engine(Protocol):
     """What sampling and updating need of a model."""
 
-    def begin(self, prompts: Prompts, group_size: int, max_new_tokens: int) -> tuple[Tensor, Any]:
-        """Forward the prompts once: logits (B, V) for the first token of every row, and the decoding state."""
+    def begin(self, prompts: Prompts, max_new_tokens: int) -> tuple[Tensor, Any]:
+        """Forward the prompts: logits (P, V) for their first new token, and the decoding state with one row each."""
         ...
 
     def advance(self, state: Any, tokens: Tensor) -> Tensor:
-        """Append one token a row (R,) and give the logits (R, V) for the next one."""
+        """Append one token to each row (R,) and give the logits (R, V) for the next one."""
         ...
 
     def keep(self, state: Any, rows: Tensor) -> Any:
-        """Give the decoding state of some of the rows."""
+        """Give the decoding state of some rows, each as often as it is named."""
         ...
 
     def plan(self, prompts: Prompts, completions: Completions) -> Any:
@@ -110,13 +130,10 @@ class GeneralEngine:
     def __init__(self, model: Any) -> None:
         self.model = model
 
-    def begin(self, prompts: Prompts, group_size: int, max_new_tokens: int) -> tuple[Tensor, _GeneralState]:
-        """Forward the prompts once and repeat their cache for every completion."""
+    def begin(self, prompts: Prompts, max_new_tokens: int) -> tuple[Tensor, _GeneralState]:
+        """Forward the prompts once."""
         logits, cache = self._prefill(prompts)
-        cache.batch_repeat_interleave(group_size)
-        mask = self._mask(prompts).repeat_interleave(group_size, 0)
-        positions = prompts.lengths.repeat_interleave(group_size)
-        return logits.repeat_interleave(group_size, 0), _GeneralState(cache, mask, positions)
+        return logits, _GeneralState(cache, self._mask(prompts), prompts.lengths)
 
     def advance(self, state: _GeneralState, tokens: Tensor) -> Tensor:
         """Append one token to every row."""
@@ -133,7 +150,7 @@ class GeneralEngine:
         return logits
 
     def keep(self, state: _GeneralState, rows: Tensor) -> _GeneralState:
-        """Drop the other rows from the cache."""
+        """Rearrange the rows of the cache."""
         state.cache.batch_select_indices(rows)
         return _GeneralState(state.cache, state.mask[rows], state.positions[rows])
 
@@ -142,14 +159,16 @@ class GeneralEngine:
         return prompts, completions
 
     def logps(self, plan: tuple[Prompts, Completions], *, temperature: float = 1.0) -> Tensor:
-        """Forward each prompt once, then its completions over the repeated cache; gradients flow through it."""
+        """Forward each prompt, then each distinct completion over its prompt's cache; gradients flow through it."""
         prompts, completions = plan
+        rows, same = completions.distinct
+        group = rows // completions.group_size
         first, cache = self._prefill(prompts)
-        logits = first.repeat_interleave(completions.group_size, 0)[:, None]
+        logits = first[group][:, None]
         if completions.tokens.shape[1] > 1:
             logits = torch.cat([logits, self._continue(prompts, completions, cache)], 1)
-        logp = token_logps(logits, completions.tokens, temperature=temperature)
-        return torch.where(completions.mask, logp, torch.zeros_like(logp))
+        logp = token_logps(logits, completions.tokens[rows], temperature=temperature)
+        return torch.where(completions.mask, logp[same], logp.new_zeros(()))
 
     def _prefill(self, prompts: Prompts) -> tuple[Tensor, Any]:
         cache = DynamicCache(config=self.model.config)
@@ -164,15 +183,16 @@ class GeneralEngine:
         return out.logits[:, -1], cache
 
     def _continue(self, prompts: Prompts, completions: Completions, cache: Any) -> Tensor:
-        """Logits (B, T - 1, V) after each completion token but the last."""
-        size, inputs = completions.group_size, completions.tokens[:, :-1]
-        cache.batch_repeat_interleave(size)
-        before = self._mask(prompts).repeat_interleave(size, 0)
+        """Logits (D, T - 1, V) after each token but the last of the distinct completions."""
+        rows, _ = completions.distinct
+        group, inputs = rows // completions.group_size, completions.tokens[rows, :-1]
+        cache.batch_select_indices(group)
+        before = self._mask(prompts)[group]
         steps = torch.arange(inputs.shape[1], device=inputs.device)
         out = self.model(
             input_ids=inputs,
-            attention_mask=torch.cat([before, completions.mask[:, :-1].to(before.dtype)], 1),
-            position_ids=prompts.lengths.repeat_interleave(size)[:, None] + steps,
+            attention_mask=torch.cat([before, completions.mask[rows, :-1].to(before.dtype)], 1),
+            position_ids=prompts.lengths[group][:, None] + steps,
             cache=cache,
             use_cache=True,
         )

@@ -1,8 +1,9 @@
 """GPT-2 written out: the same arithmetic as transformers' GPT2LMHeadModel in far fewer operations.
 
 At this size a step's time goes into the number of operations and into padding, not into the matrices. So decoding
-writes into a cache of fixed size, and the forward pass of an update packs all prompt tokens and all real completion
-tokens into one matrix; only attention sees padding. Weights are the model's own parameters: gradients arrive there.
+writes into a cache of fixed size, and the forward pass of an update packs all prompt tokens and the real tokens of all
+distinct completions into one matrix; only attention sees padding. Weights are the model's own parameters: gradients
+arrive there.
 """
 
 from dataclasses import dataclass, field
@@ -59,23 +60,25 @@ class _State:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where everything stands when prompts and completions are packed into one matrix of N rows.
+    """Where everything stands when prompts and distinct completions are packed into one matrix of N rows.
 
-    inputs, positions (N,): token ids and positions, the P Tp prompt tokens first. slots: for every packed
-    completion token its place in the padded (B Tc) layout. last: the packed rows whose logits count. targets:
-    (which of those rows, which token, where in the (B T) result).
+    inputs, positions (N,): token ids and positions, the P Tp prompt tokens first. group (D,): each distinct
+    completion's prompt. slots: for every packed completion token its place in the padded (D Tc) layout. last: the
+    packed rows whose logits count. targets: (which of those rows, which token, where in a (D T) table). same (B,):
+    which row of that table each completion is.
     """
 
     prompts: int
     prompt_length: int
-    group_size: int
     width: int
     shape: tuple[int, int]
+    group: Tensor
     inputs: Tensor
     positions: Tensor
     slots: Tensor
     last: Tensor
     targets: tuple[Tensor, Tensor, Tensor]
+    same: Tensor
     prompt_bias: Tensor
     bias: Tensor = field(repr=False)
 
@@ -110,28 +113,23 @@ class Gpt2Engine:
 
     # --- decoding ---------------------------------------------------------------------------------
 
-    def begin(self, prompts: Prompts, group_size: int, max_new_tokens: int) -> tuple[Tensor, _State]:
-        """Forward the prompts once and repeat their keys and values for every completion."""
+    def begin(self, prompts: Prompts, max_new_tokens: int) -> tuple[Tensor, _State]:
+        """Forward the prompts, and make room for the tokens to come."""
         count, length = prompts.ids.shape
         x = self.embedding[prompts.ids.flatten()] + self.places[prompts.positions.flatten()]
         bias = _prompt_bias(prompts)
         keys, values = [], []
         for number, layer in enumerate(self.layers):
             q, k, v = self._split(self._qkv(x, layer), count, length)
-            keys.append(_room(k.mT, group_size, max_new_tokens, 3))
-            values.append(_room(v, group_size, max_new_tokens, 2))
+            keys.append(functional.pad(k.mT, (0, max_new_tokens)))
+            values.append(functional.pad(v, (0, 0, 0, max_new_tokens)))
             mixed = _attend(q, k, v, bias, self.scale)
             if number == len(self.layers) - 1:
                 mixed, x = mixed[:, :, -1:], x.view(count, length, -1)[:, -1]
             x = self._finish(x, _merge(mixed), layer)
-        positions = prompts.lengths.repeat_interleave(group_size)
-        room = length + max_new_tokens
-        blocked = None
-        if prompts.mask is not None:
-            padding = functional.pad(bias[:, 0, -1:], (0, max_new_tokens))
-            blocked = padding.repeat_interleave(group_size, 0)
-        state = _State(keys, values, length, positions, _causal(room, x.device), blocked)
-        return self._logits(x).repeat_interleave(group_size, 0), state
+        hidden = None if prompts.mask is None else functional.pad(bias[:, 0, -1:], (0, max_new_tokens))
+        later = _causal(length + max_new_tokens, x.device)
+        return self._logits(x), _State(keys, values, length, prompts.lengths, later, hidden)
 
     def advance(self, state: _State, tokens: Tensor) -> Tensor:
         """Append one token to every row."""
@@ -150,7 +148,7 @@ class Gpt2Engine:
         return self._logits(x)
 
     def keep(self, state: _State, rows: Tensor) -> _State:
-        """Drop the other rows from the cache."""
+        """Rearrange the rows of the cache."""
         return _State(
             [keys[rows] for keys in state.keys],
             [values[rows] for values in state.values],
@@ -177,20 +175,21 @@ class Gpt2Engine:
         logits = self._logits(x)
         rows, tokens, places = plan.targets
         logp = (logits if temperature == 1.0 else logits / temperature).log_softmax(-1)[rows, tokens]
-        return logp.new_zeros(plan.shape[0] * plan.shape[1]).index_copy(0, places, logp).view(plan.shape)
+        table = logp.new_zeros(plan.shape[0] * plan.shape[1]).index_copy(0, places, logp).view(plan.shape)
+        return table[plan.same]
 
     def _attention(self, qkv: Tensor, plan: Plan) -> Tensor:
         """Attention of packed rows (N, 3 W) -> (N, W): prompts see themselves, completions also their prompt."""
-        count, length, size = plan.prompts, plan.prompt_length, plan.group_size
+        count, length = plan.prompts, plan.prompt_length
         q, k, v = self._split(qkv[: count * length], count, length)
         prompt = _merge(_attend(q, k, v, plan.prompt_bias, self.scale))
         if plan.width == 0:
             return prompt
-        padded = qkv.new_zeros(count * size * plan.width, qkv.shape[1])
+        padded = qkv.new_zeros(len(plan.group) * plan.width, qkv.shape[1])
         padded = padded.index_copy(0, plan.slots, qkv[count * length :])
-        own_q, own_k, own_v = self._split(padded, count * size, plan.width)
-        keys = torch.cat([_repeat(k, size), own_k], 2)
-        values = torch.cat([_repeat(v, size), own_v], 2)
+        own_q, own_k, own_v = self._split(padded, len(plan.group), plan.width)
+        keys = torch.cat([k[plan.group], own_k], 2)
+        values = torch.cat([v[plan.group], own_v], 2)
         mixed = _merge(_attend(own_q, keys, values, plan.bias, self.scale))
         return torch.cat([prompt, mixed[plan.slots]])
 
@@ -218,44 +217,41 @@ class Gpt2Engine:
 
 def make_plan(prompts: Prompts, completions: Completions) -> Plan:
     """Work out the packed layout of a batch; see Plan."""
-    (count, length), size = prompts.ids.shape, completions.group_size
-    (rows, tokens), device = completions.tokens.shape, prompts.ids.device
-    fed = completions.lengths - 1
+    (count, length), device = prompts.ids.shape, prompts.ids.device
+    rows, same = completions.distinct
+    own, group = completions.tokens[rows], rows // completions.group_size
+    fed = completions.lengths[rows] - 1
     width = int(fed.max())
     slots = (torch.arange(width, device=device) < fed[:, None]).flatten().nonzero().squeeze(1)
     row, place = slots // max(width, 1), slots % max(width, 1)
-    starts = prompts.lengths.repeat_interleave(size)
-    following = completions.tokens[row, place + 1]
-    whole = count * length
     packed = torch.arange(len(slots), device=device)
-    group = torch.arange(rows, device=device) // size
     prompt_bias = _prompt_bias(prompts)
     return Plan(
         prompts=count,
         prompt_length=length,
-        group_size=size,
         width=width,
-        shape=(rows, tokens),
-        inputs=torch.cat([prompts.ids.flatten(), completions.tokens[row, place]]),
-        positions=torch.cat([prompts.positions.flatten(), starts[row] + place]),
+        shape=(len(rows), own.shape[1]),
+        group=group,
+        inputs=torch.cat([prompts.ids.flatten(), own[row, place]]),
+        positions=torch.cat([prompts.positions.flatten(), prompts.lengths[group[row]] + place]),
         slots=slots,
-        last=torch.cat([torch.arange(count, device=device) * length + length - 1, whole + packed]),
+        last=torch.cat([torch.arange(1, count + 1, device=device) * length - 1, count * length + packed]),
         targets=(
             torch.cat([group, count + packed]),
-            torch.cat([completions.tokens[:, 0], following]),
-            torch.cat([torch.arange(rows, device=device) * tokens, row * tokens + place + 1]),
+            torch.cat([own[:, 0], own[row, place + 1]]),
+            torch.cat([torch.arange(len(rows), device=device) * own.shape[1], row * own.shape[1] + place + 1]),
         ),
+        same=same,
         prompt_bias=prompt_bias,
-        bias=_completion_bias(prompts, prompt_bias, width, size),
+        bias=_completion_bias(prompts, prompt_bias, width, group),
     )
 
 
-def _completion_bias(prompts: Prompts, prompt_bias: Tensor, width: int, size: int) -> Tensor:
-    """Score offsets (1 or B, 1, Tc, Tp + Tc): own tokens causally, the prompt except its padding."""
+def _completion_bias(prompts: Prompts, prompt_bias: Tensor, width: int, group: Tensor) -> Tensor:
+    """Score offsets (1 or D, 1, Tc, Tp + Tc): own tokens causally, the prompt except its padding."""
     own = _causal(width, prompts.ids.device)
-    seen = prompt_bias[:, :, -1:].expand(-1, 1, width, -1)
-    bias = torch.cat([seen, own.expand(len(seen), 1, width, width)], 3)
-    return bias if prompts.mask is None else bias.repeat_interleave(size, 0)
+    seen = prompt_bias[:, :, -1:] if prompts.mask is None else prompt_bias[group, :, -1:]
+    return torch.cat([seen.expand(-1, 1, width, -1), own.expand(len(seen), 1, width, width)], 3)
 
 
 def _prompt_bias(prompts: Prompts) -> Tensor:
@@ -278,22 +274,6 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float) -> Tens
 def _merge(x: Tensor) -> Tensor:
     """(rows, H, length, D) -> (rows length, W)."""
     return x.transpose(1, 2).flatten(2).flatten(0, 1)
-
-
-def _repeat(x: Tensor, times: int) -> Tensor:
-    """Repeat each prompt's (P, H, Tp, D) for its completions: (P times, H, Tp, D)."""
-    return x.unsqueeze(1).expand(-1, times, -1, -1, -1).flatten(0, 1)
-
-
-def _room(x: Tensor, times: int, extra: int, axis: int) -> Tensor:
-    """Repeat a prompt's keys or values for its completions, with room (zeros) for more tokens along an axis."""
-    shape = list(x.shape)
-    shape[0] *= times
-    used = shape[axis]
-    shape[axis] += extra
-    room = x.new_zeros(shape)
-    room.narrow(axis, 0, used).view(x.shape[0], times, *room.narrow(axis, 0, used).shape[1:]).copy_(x.unsqueeze(1))
-    return room
 
 
 def _layer(block: Any) -> _Layer:

@@ -10,9 +10,6 @@ from grpo_core import sampling_distribution
 from grpo_core.live.engines import Completions, Engine, Prompts
 from grpo_core.live.model import Policy
 
-COMPACT = 0.6
-"""The batch is cut down to its unfinished rows when they are fewer than this share of it."""
-
 
 @dataclass(frozen=True)
 class Rollout:
@@ -62,68 +59,78 @@ def sample(
 
     With top_p below 1 only the likeliest tokens that together hold at least that much are drawn.
 
-    The uniform numbers that choose the tokens are drawn first, one for every row and position: what a row
-    becomes does not depend on when other rows end, nor on which engine computes the probabilities.
+    The uniform numbers that choose the tokens are drawn first, one for every row and position: what a row becomes
+    does not depend on when other rows end, nor on which engine computes the probabilities. Rows of a group that are the
+    same so far are one row for the model: each distinct beginning is decoded once.
     """
     rows = prompts.ids.shape[0] * group_size
     chances = torch.rand(max_new_tokens, rows, generator=generator, device=generator.device)
-    loop = _Loop(chances.to(prompts.ids.device), eos, temperature, top_p, greedy)
-    logits, state = engine.begin(prompts, group_size, max_new_tokens)
+    loop = _Loop(chances.to(prompts.ids.device), group_size, eos, temperature, top_p, greedy)
+    logits, state = engine.begin(prompts, max_new_tokens)
     for step in range(max_new_tokens):
-        tokens, going = loop.choose(step, logits)
-        left = int(going.sum())
-        if left == 0 or step == max_new_tokens - 1:
+        loop.choose(step, logits)
+        if step == max_new_tokens - 1 or len(loop.rows) == 0:
             break
-        if left < COMPACT * len(tokens):
-            kept = going.nonzero().squeeze(1)
-            state, tokens = engine.keep(state, kept), tokens[kept]
-            loop.keep(kept)
+        parents, tokens = loop.branch(logits.shape[1])
+        if parents is not None:
+            state = engine.keep(state, parents)
         logits = engine.advance(state, tokens)
     return loop.result(prompts, group_size)
 
 
 class _Loop:
-    """What the decode loop writes down: for each step the rows at hand, their tokens, and what is known of those."""
+    """What the decode loop writes down: for each step the unfinished rows, their tokens, and what is known of those.
 
-    def __init__(self, chances: Tensor, eos: int, temperature: float, top_p: float, greedy: Tensor | None) -> None:
+    rows: the unfinished ones. beginnings: for each of them, which of the model's rows holds it.
+    """
+
+    def __init__(
+        self, chances: Tensor, group_size: int, eos: int, temperature: float, top_p: float, greedy: Tensor | None
+    ) -> None:
         self.chances, self.eos, self.greedy = chances, eos, greedy
         self.temperature, self.top_p = temperature, top_p
         self.rows = torch.arange(chances.shape[1], device=chances.device)
-        self.going = torch.ones_like(self.rows, dtype=torch.bool)
-        self.whole = True
+        self.beginnings = self.rows // group_size
+        self.tokens = self.rows
+        self._model_rows = torch.arange(chances.shape[1] // group_size, device=chances.device)
         self.notes: list[tuple[Tensor, ...]] = []
 
-    def choose(self, step: int, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Choose a token for every row at hand; give the tokens and which rows go on after them."""
-        chances = self.chances[step] if self.whole else self.chances[step, self.rows]
+    def choose(self, step: int, logits: Tensor) -> None:
+        """Choose the next token of every unfinished row from the logits (N, V) of its beginning."""
+        rows, at = self.rows, self.beginnings
         logp = (logits if self.temperature == 1.0 else logits / self.temperature).float().log_softmax(-1)
         weights = logp.exp()
         drawn = weights if self.top_p == 1.0 else sampling_distribution(logp, top_p=self.top_p)
-        tokens = pick(drawn, chances)
+        tokens = pick(drawn[at], self.chances[step, rows])
         if self.greedy is not None:
-            tokens = torch.where(self.greedy[self.rows], logits.argmax(-1), tokens)
-        taken = logp.gather(1, tokens.unsqueeze(1)).squeeze(1)
-        places = self.rows if step == 0 else self.rows + step * self.chances.shape[1]
-        note: tuple[Tensor, ...] = (places, self.going, tokens, taken, torch.special.entr(weights).sum(-1))
+            tokens = torch.where(self.greedy[rows], logits.argmax(-1)[at], tokens)
+        entropy = torch.special.entr(weights).sum(-1)[at]
+        note: tuple[Tensor, ...] = (rows + step * self.chances.shape[1], tokens, logp[at, tokens], entropy)
         if self.top_p < 1.0:
-            note += (drawn.gather(1, tokens.unsqueeze(1)).squeeze(1).log(),)
+            note += (drawn[at, tokens].log(),)
         self.notes.append(note)
-        self.going = self.going & (tokens != self.eos)
-        return tokens, self.going
+        going = (tokens != self.eos).nonzero().squeeze(1)
+        self.rows, self.beginnings, self.tokens = rows[going], at[going], tokens[going]
 
-    def keep(self, kept: Tensor) -> None:
-        """Go on with some of the rows at hand."""
-        self.rows, self.going, self.whole = self.rows[kept], self.going[kept], False
+    def branch(self, vocabulary: int) -> tuple[Tensor | None, Tensor]:
+        """Find the distinct beginnings after the chosen tokens: the model's row that each continues, and its token.
+
+        None instead of the rows where every row of the model is continued exactly once, in their order.
+        """
+        keys, self.beginnings = torch.unique(self.beginnings * vocabulary + self.tokens, return_inverse=True)
+        parents = keys // vocabulary
+        unchanged = torch.equal(parents, self._model_rows)
+        self._model_rows = torch.arange(len(parents), device=parents.device)
+        return (None if unchanged else parents), keys % vocabulary
 
     def result(self, prompts: Prompts, group_size: int) -> Rollout:
         """Put the notes in order: rows first, cut to the longest completion, EOS and zeros as padding."""
         steps, rows = len(self.notes), self.chances.shape[1]
-        places, own, tokens, *known = (torch.cat(notes) for notes in zip(*self.notes, strict=True))
-        places = places[own]
+        places, tokens, *known = (torch.cat(notes) for notes in zip(*self.notes, strict=True))
 
         def table(values: Tensor, padding: float) -> Tensor:
             flat = values.new_full((steps * rows,), padding)
-            return flat.index_copy_(0, places, values[own]).view(steps, rows).t().contiguous()
+            return flat.index_copy_(0, places, values).view(steps, rows).t().contiguous()
 
         lengths = (places % rows).bincount(minlength=rows)
         chosen = table(tokens, self.eos)

@@ -92,6 +92,23 @@ def test_what_a_row_becomes_does_not_depend_on_the_others(policy, prompts, draw)
         assert torch.equal(row[:n], other[:n])
 
 
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_rows_that_share_a_beginning_stay_what_they_are_alone(policy, prompts, draw, temperature):
+    for seed in range(12):
+        rollout = draw(prompts, group_size=8, temperature=temperature, seed=seed)
+        engine = make_engine(policy)
+        logp = engine.logps(engine.plan(prompts, rollout.completions), temperature=temperature)
+        torch.testing.assert_close(rollout.logp, logp, atol=1e-5, rtol=0)
+
+
+def test_the_same_completion_in_two_groups_is_two_distinct_ones():
+    tokens = torch.tensor([[5, 2, 2], [5, 2, 9], [5, 6, 2], [5, 6, 2], [5, 2, 2], [5, 6, 2]])
+    completions = Completions(tokens, torch.tensor([2, 2, 3, 3, 2, 3]), 3)
+    rows, same = completions.distinct
+    assert rows.tolist() == [0, 2, 3, 4]
+    assert same.tolist() == [0, 0, 1, 2, 3, 2]
+
+
 def test_a_rollout_says_how_each_completion_ended(policy, prompts, draw):
     rollout = draw(prompts, max_new_tokens=3)
     eos = policy.tokenizer.eos_token_id
