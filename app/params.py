@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from app.alternatives import ALTERNATIVES
+from app.asked import asked, topics
 from app.bench import bench_cases
 from app.words import t
 from grpo_core import RECIPES, SURROGATES, AdvantageSpec, Objective, get_recipe
@@ -223,9 +224,14 @@ _GRADIENTS = (
     _choice("gunit", ("absolute", "direction")),
     _number("gbase", None, 0.0, 10.0, 0.1, optional=True, **_FREE),
     _numbers("stop", (0.5, 0.5, 0.5), 0.02, 0.98, 0.01),  # probability of ending at each position
-    _numbers("srw", (1.0, 1.0, 1.0, 1.0), 0.0, 1.0, 0.05, **_FREE),
+    _numbers("srw", (1.0, 1.0, 1.0), 0.0, 1.0, 0.05, **_FREE),
+    _number("rcut", 1.0, 0.0, 1.0, 0.05, **_FREE),  # reward of a completion that was cut off
     _numbers("paya", (0.0, 0.0, 0.0), 0.0, 1.0, 0.05, **_FREE),
     _numbers("pays", (0.2, 0.5, 1.0), 0.0, 1.0, 0.05, **_FREE),
+)
+_QUESTIONS = (
+    _choice("topic", ("all", *topics())),
+    _choice("q", tuple(asked()), default=None, optional=True),
 )
 
 PARAMS: Mapping[str, Param] = {
@@ -265,6 +271,7 @@ PARAMS: Mapping[str, Param] = {
         *_REWARDS,
         *_LOSS,
         *_GRADIENTS,
+        *_QUESTIONS,
     )
 }
 

@@ -61,7 +61,7 @@ def _switch(difference: Difference, compared: Comparison) -> None:
         kept = others if st.session_state[key] else [*others, difference.name]
         state.put({"kept": tuple(kept) or None})
 
-    st.checkbox(label, key=key, on_change=take)
+    st.checkbox(label, key=key, on_change=take, disabled=state.locked())
 
 
 def _idle(compared: Comparison) -> None:

@@ -77,7 +77,14 @@ def changed_choices(lens: Lens) -> None:
     text, back = st.columns([3, 2], vertical_alignment="center", gap="small")
     parts = [f"{t(f'param.{name}.label')} {setting_text(name, lens.values[name])}" for name in changed]
     text.caption(t("loss.changed", changes=widgets.literal(", ".join(parts))))
-    back.button(t("loss.to_recipe"), key="loss-to-recipe", on_click=_to_recipe, icon=":material/undo:", width="stretch")
+    back.button(
+        t("loss.to_recipe"),
+        key="loss-to-recipe",
+        on_click=_to_recipe,
+        disabled=state.locked(),
+        icon=":material/undo:",
+        width="stretch",
+    )
 
 
 def _to_recipe() -> None:
@@ -114,4 +121,4 @@ def token_mask(lens: Lens, at: Place) -> None:
     def take() -> None:
         state.edit_group(editing.with_token(state.group(), completion, position, "mask", bool(st.session_state[key])))
 
-    st.toggle(t("control.trains"), key=key, help=t("control.trains_help"), on_change=take)
+    st.toggle(t("control.trains"), key=key, help=t("control.trains_help"), on_change=take, disabled=state.locked())

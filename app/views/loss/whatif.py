@@ -28,7 +28,14 @@ def settings(lens: Lens) -> None:
     own = lens.values["alt"]
     options = names if own in names else [own, *names]
     widgets.select("alt", format_func=explain.alternative_title, options=options, words="loss.alt")
-    st.button(t("loss.apply"), key="loss-apply", on_click=_apply, icon=":material/check:", help=t("loss.apply_help"))
+    st.button(
+        t("loss.apply"),
+        key="loss-apply",
+        on_click=_apply,
+        disabled=state.locked(),
+        icon=":material/check:",
+        help=t("loss.apply_help"),
+    )
     controls.changed_choices(lens)
     shown = [each for k, each in enumerate(ranked) if k < MOST_ROWS or each.name == own]
     place = next((k for k, each in enumerate(shown) if each.name == own), None)
