@@ -28,17 +28,18 @@ STYLE = """<style>
 </style>"""
 
 
-def explorer(page: str, body: Callable[[Lens], None], *, view: str | None = None) -> None:
+def explorer(page: str, body: Callable[[Lens], None], *, view: str | None = None, bar: bool = True) -> None:
     """Draw an explorer page. Everything below the title is one fragment: a slider reruns that and nothing else.
 
     A page with many pictures names the setting that chooses one, `view`: its buttons stand above the telling cases.
+    `bar` False: the page shows neither group nor recipe, so neither is offered.
     """
-    st.fragment(lambda: _frame(page, body, view))()
+    st.fragment(lambda: _frame(page, body, view, bar))()
 
 
-def _frame(page: str, body: Callable[[Lens], None], view: str | None) -> None:
+def _frame(page: str, body: Callable[[Lens], None], view: str | None, bar: bool) -> None:
     st.html(sharing.style())
-    _head(page)
+    _head(page, bar)
     _notes()
     if view is not None:
         widgets.choice(view, hide_label=True)
@@ -48,12 +49,12 @@ def _frame(page: str, body: Callable[[Lens], None], view: str | None) -> None:
     widgets.sync_link()
 
 
-def _head(page: str) -> None:
+def _head(page: str, bar: bool) -> None:
     own = state.lab().frame
     with st.container(key="group-bar"):
-        title, group, recipe, actions = st.columns([2.6, 2.5, 2.3, 2.0], vertical_alignment="bottom", gap="small")
+        title, group, recipe, actions = st.columns([2.6, 2.4, 2.3, 2.1], vertical_alignment="bottom", gap="small")
     title.title(t(f"title.{page}") if known(f"title.{page}") else t(f"page.{page}"), anchor=False)
-    if not own.hides("bar"):
+    if bar and not own.hides("bar"):
         with group:
             group_chooser()
         with recipe:
