@@ -45,7 +45,7 @@ def curve_view(lens: Lens) -> None:
     d, values = explain.curves(lens)
     at, chosen = explain.at(lens), lens.values["kl"]
     figure = figures.curves(widgets.colors(), d, values, chosen=chosen, at=at, tokens=explain.token_points(lens))
-    widgets.picture(figure, "kl", alt=t("alt.kl"))
+    widgets.picture(figure, "kl", alt=t("alt.kl_curves"))
     own = [Readout(name, signed(value) if name == "k1" else plain(value)) for name, value in at[1].items()]
     widgets.readouts([*own, Readout("kl_mean", plain(explain.group_mean(lens), 4))])
     widgets.formula(formulas.kl(at[0], at[1]))

@@ -48,7 +48,7 @@ def token_view(lens: Lens) -> None:
     widgets.readouts(
         [
             Readout("loss", signed(float(lens.terms.loss))),
-            Readout("tokens", str(sum(lens.lengths))),
+            Readout("token_count", str(sum(lens.lengths))),
             Readout("largest_weight", plain(large, 4)),
             Readout("smallest_weight", plain(small, 4)),
         ]

@@ -13,7 +13,7 @@ from app.widgets import Question, Table
 from app.words import prose
 from grpo_core import batch_statistics, categorical_kl, kl_estimate
 
-REACH = 20.0  # the picture's widest log-ratio: beyond it only the numbers are shown
+REACH = 6.0  # the picture's widest log-ratio: a point beyond it is shown at the edge
 HUGE = 15.0
 
 

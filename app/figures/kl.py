@@ -10,6 +10,7 @@ from app.figures.base import Figure, Palette, axis, figure, floats, layout, line
 from app.numbers import plain, signed
 from app.words import t
 
+TALLEST = 12.0  # nats: beyond it the curves leave the picture, and the slider's point waits at the edge
 DASHES = {"k1": "dash", "k2": "dot", "k3": "solid"}
 
 
@@ -24,7 +25,7 @@ def curves(
 ) -> Figure:
     """Return k1, k2 and k3 against the log-ratio; `at`: the slider's point, `tokens`: (d, chosen estimate, names)."""
     top = max(2.2, *(1.15 * v for v in at[1].values() if np.isfinite(v)), *(1.1 * v for v in tokens[1]))
-    top = min(top, 1.05 * float(np.max(values["k3"])))
+    top = min(top, 1.05 * float(np.max(values["k3"])), TALLEST)
     bottom = min(-0.6, -0.45 * top)
     reach = float(abs(d).max())
     data, notes = [], []
@@ -36,17 +37,17 @@ def curves(
         )  # fmt: skip
         notes.append(_name(colors, name, d, y, top, bold=own))
     data.append(_tokens(colors, *tokens))
-    value = at[1][chosen]
-    if abs(at[0]) <= reach and np.isfinite(value):
-        data.append(_probe(colors, at[0], value))
-        notes.append(_value(colors, at[0], value))
+    x, y = float(np.clip(at[0], -0.985 * reach, 0.985 * reach)), float(np.clip(at[1][chosen], bottom, 0.96 * top))
+    outside = x != at[0] or y != at[1][chosen]
+    data.append(_probe(colors, x, y, outside=outside))
+    notes.append(_value(colors, x, y, at[1][chosen]))
     return figure(
         data,
         layout(
             colors,
             height=400,
             annotations=notes,
-            shapes=[rule(colors, x0=at[0], x1=at[0], y0=0, y1=1, yref="paper")] if abs(at[0]) <= reach else [],
+            shapes=[rule(colors, x0=x, x1=x, y0=0, y1=1, yref="paper")],
             xaxis=axis(colors, t("axis.log_ratio"), range=[-reach, reach]),
             yaxis=axis(colors, t("axis.kl"), range=[bottom, top]),
         ),
@@ -71,25 +72,18 @@ def _tokens(colors: Palette, d: np.ndarray, y: np.ndarray, names: Sequence[str])
     }  # fmt: skip
 
 
-def _probe(colors: Palette, x: float, y: float) -> dict:
+def _probe(colors: Palette, x: float, y: float, *, outside: bool) -> dict:
+    """Return the slider's point; a triangle at the edge says that it lies further out."""
+    symbol = "triangle-up" if outside else "circle"
     return {
-        "type": "scatter", "mode": "markers", "x": [float(x)], "y": [float(y)], "hoverinfo": "skip",
-        "marker": {"size": 15, "color": colors.reference, "line": {"width": 3, "color": colors.ink}},
+        "type": "scatter", "mode": "markers", "x": [x], "y": [y], "hoverinfo": "skip", "cliponaxis": False,
+        "marker": {"size": 15, "symbol": symbol, "color": colors.reference, "line": {"width": 3, "color": colors.ink}},
     }  # fmt: skip
 
 
-def _value(colors: Palette, x: float, y: float) -> dict:
-    side = "left" if x < 0 else "right"
-    return note(
-        signed(y),
-        float(x),
-        float(y),
-        colors.ink,
-        size=15,
-        xanchor=side,
-        xshift=12 if side == "left" else -12,
-        yshift=14,
-    )
+def _value(colors: Palette, x: float, y: float, value: float) -> dict:
+    side, shift = ("left", 12) if x < 0 else ("right", -12)
+    return note(signed(value), x, y, colors.ink, size=15, xanchor=side, xshift=shift, yshift=14)
 
 
 def distribution(

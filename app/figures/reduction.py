@@ -77,7 +77,7 @@ def _row_notes(colors: Palette, index: int, row: Row, widest: int) -> list[dict]
     place = {"xref": "paper", "xanchor": "left", "yanchor": "bottom", "align": "left"}
     count = int(row.trains.sum())
     if not len(row.tokens):
-        text, tint = t("chart.empty"), colors.muted
+        text, tint = t("chart.empty_row"), colors.muted
     else:
         each = float(row.weights[row.trains].max()) if count else 0.0
         total = plain(float(row.weights.sum()))
