@@ -12,7 +12,7 @@ from app.words import CONTENT
 
 @cache
 def asked() -> Mapping[str, Mapping[str, Any]]:
-    """Return the questions by id, in order: each with its topic and the place that shows its answer (see app.places)."""
+    """Return the questions by id, in order: each with its topic and the place that shows its answer (app.places)."""
     entries = json.loads((CONTENT / "questions.json").read_text(encoding="utf-8"))
     return {entry["id"]: entry for entry in entries}
 

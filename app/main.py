@@ -17,6 +17,8 @@ EXPLORE = {
     "clip": ":material/content_cut:",
     "kl": ":material/compare_arrows:",
     "reduction": ":material/functions:",
+    "loss": ":material/calculate:",
+    "gradients": ":material/explore:",
     "ppo": ":material/family_history:",
     "sampling": ":material/casino:",
     "rewards": ":material/fact_check:",
@@ -29,7 +31,7 @@ def page(name: str, icon: str, *, first: bool = False) -> st.Page:
 
 
 sections = {
-    "": [page("home", ":material/route:", first=True)],
+    "": [page("home", ":material/route:", first=True), page("questions", ":material/help:")],
     t("nav.explore"): [page(name, icon) for name, icon in EXPLORE.items()],
 }
 if (ROOT / "pages" / "live.py").exists():

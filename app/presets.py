@@ -18,10 +18,15 @@ def _pages() -> Mapping[str, Mapping[str, Any]]:
     return {page: data for file in files for page, data in json.loads(file.read_text(encoding="utf-8")).items()}
 
 
+def declared(page: str) -> Mapping[str, Any]:
+    """Return a page's presets as they stand in their file, settings as text."""
+    return _pages()[page]
+
+
 @cache
 def presets(page: str) -> Mapping[str, Mapping[str, Any]]:
     """Return a page's presets by name: {"group": id} and {"set": {setting: value}}, each optional."""
-    return {name: {**preset, "set": _values(preset.get("set", {}))} for name, preset in _pages()[page].items()}
+    return {name: {**preset, "set": _values(preset.get("set", {}))} for name, preset in _pages().get(page, {}).items()}
 
 
 def _values(settings: Mapping[str, str]) -> dict[str, Any]:
