@@ -219,8 +219,7 @@ def _tokens(config: RunConfig, found: Mapping[str, Any], index: int, heat: str) 
         st.caption(literal(t("live.no_tokens", reason=str(error))))
         return 0
     reach = max((abs(heat_value(heat, token)) for row in rows for token in row), default=0.0)
-    flat = heat == "pull" and reach == 0.0
-    st.caption(t("live.nothing_to_push") if flat else prose("live", heat, reach=plain(reach, 4)))
+    st.caption(_what_colours(config, heat, reach))
     cells = [[_cell(heat, token) for token in row] for row in rows]
     longest = max((sum(figures.token_width(token.text) for token in row) for row in cells), default=0.0)
     palette = colors()
@@ -232,6 +231,13 @@ def _tokens(config: RunConfig, found: Mapping[str, Any], index: int, heat: str) 
         version = (found["step"], index, heat, palette.page)
         live_plot(figure, key="live-tokens", version=version, alt=t("live.alt.tokens", what=t(f"live.heat.{heat}")))
     return height
+
+
+def _what_colours(config: RunConfig, heat: str, reach: float) -> str:
+    if heat == "pull" and reach == 0.0:
+        return t("live.nothing_to_push")
+    left_out = " " + t("live.kl_left_out") if heat == "pull" and config.beta > 0 else ""
+    return prose("live", heat, reach=plain(reach, 4)) + left_out
 
 
 def _cell(heat: str, token: Mapping[str, Any]) -> Token:

@@ -16,7 +16,7 @@ import numpy as np
 
 from grpo_core.live.store import RunInfo, RunStore, RunStoreError
 
-POINTS = 400  # most points of a curve
+POINTS = 250  # most points of a curve
 EVENTS = 200  # most evaluations and commands that are shown
 RUNS_KEPT = 6  # runs kept in memory
 STEPS_KEPT = 48  # steps whose groups are kept in memory

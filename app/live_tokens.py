@@ -18,10 +18,11 @@ Facts = dict[str, Any]
 def step_tokens(groups: Sequence[Mapping[str, Any]], config: RunConfig) -> list[list[list[Facts]]]:
     """Return, for each group, completion and token of a step, what the update did to it.
 
-    "pull" is minus the token's contribution to the loss of the whole step, at the policy that sampled it: positive is
-    pushed up. "ratio" is its probability after the update over that before. "clipped": the ratio has left the range on
-    the side where the token is pushed no further. ValueError for an objective that cannot be computed again from what
-    was recorded (one that draws tokens at random).
+    "pull" is weight times advantage: minus the slope of the step's loss in the token's log-probability at the policy
+    that sampled it, where every ratio is 1; positive is pushed up, and the KL term is left out. "ratio" is the token's
+    probability after the update over that before. "clipped": the ratio has left the range on the side where the token
+    is pushed no further. ValueError for an objective that cannot be computed again from what was recorded (one that
+    draws tokens at random).
     """
     members = [event_group(group) for group in groups]
     after = _batch(members, groups)
@@ -30,16 +31,18 @@ def step_tokens(groups: Sequence[Mapping[str, Any]], config: RunConfig) -> list[
     if after.ref_logp is None:
         objective = objective.replace(beta=0.0)
     at_start, at_end = loss_terms(before, objective), loss_terms(after, objective)
+    advantages = np.broadcast_to(before.advantages[:, None], before.logp.shape)
     arrays = {
-        "pull": -at_start.contribution,
+        "pull": at_start.weights * advantages,
         "weight": at_start.weights,
-        "advantage": np.broadcast_to(before.advantages[:, None], before.logp.shape),
+        "advantage": advantages,
         "logp_old": before.logp,
         "logp_new": after.logp,
         "ratio": np.exp(at_end.log_ratio),
         "clipped": at_end.saturated,
-        **({"entropy": after.entropy} if after.entropy is not None else {}),
-        **({"logp_ref": after.ref_logp} if after.ref_logp is not None else {}),
+        "entropy": after.entropy,
+        "logp_ref": after.ref_logp,
+        "kl": at_start.kl,
     }
     return _unpadded(members, arrays)
 
@@ -57,8 +60,8 @@ def _batch(members: Sequence[Group], groups: Sequence[Mapping[str, Any]]) -> Gro
     return replace(batch, advantages=advantages, entropy=entropy)
 
 
-def _unpadded(members: Sequence[Group], arrays: Mapping[str, np.ndarray]) -> list[list[list[Facts]]]:
-    rows = {name: values.tolist() for name, values in arrays.items()}
+def _unpadded(members: Sequence[Group], arrays: Mapping[str, Any]) -> list[list[list[Facts]]]:
+    rows = {name: values.tolist() for name, values in arrays.items() if values is not None}
     result, place = [], 0
     for group in members:
         completions = []

@@ -31,6 +31,7 @@ that makes Streamlit 1.67 drop the page's own messages for this fragment (Forwar
 the page is complete: the browser then throws the fragment's elements away, and what the reader had chosen in them."""
 PACES = (1.0, 2.0, 5.0, 10.0, None)
 FULL = "full"
+PACE, PACE_OF = "live-pace", "live-pace-of"  # session keys
 STATES = {
     "queued": ("gray", "hourglass_top"), "running": ("green", "play_arrow"), "paused": ("orange", "pause"),
     "finished": ("blue", "check"), "stopped": ("gray", "stop"), "failed": ("red", "error"),
@@ -49,6 +50,7 @@ def page() -> None:
     run_id = chosen_run(source)
     look = first_look(source, run_id)
     other_active(source, look)
+    take_pace(look)
     live_form.form(title=t("live.settings_of", summary=_summary_of_next()))
     every = CHARTS_EVERY if look is not None and look.run.active else None
     with st.container(key="live-board"):
@@ -194,7 +196,7 @@ def start(source: Reader) -> None:
     from grpo_core.live.runner import start_run
 
     try:
-        run_id = start_run(live_form.chosen(_pace_of(st.session_state["live-pace"])), source.store)
+        run_id = start_run(live_form.chosen(_pace_of(st.session_state[PACE])), source.store)
     except (ValueError, RunStoreError) as error:
         refuse(str(error))
         return
@@ -217,18 +219,37 @@ def refuse(reason: str) -> None:
     st.session_state["live-refused"] = reason
 
 
+def take_pace(look: Look | None) -> None:
+    """Show the pace of a run that is met for the first time; after that, the field shows what this reader chose."""
+    st.session_state.setdefault(PACE, _pace_name(live_form.DEFAULT.pace))
+    if look is None or not look.run.active or st.session_state.get(PACE_OF) == look.run.id:
+        return
+    st.session_state[PACE_OF] = look.run.id
+    st.session_state[PACE] = _pace_name(current_pace(look))
+
+
+def current_pace(look: Look) -> float | None:
+    """Return the pace that a run keeps: the last one it was told, or that of its settings."""
+    pace = look.run.config.pace
+    for row in look.commands:
+        if row.get("name") == "set" and "refused" not in row and "pace" in (row.get("value") or {}):
+            pace = row["value"]["pace"]
+    return pace
+
+
 def _pace(source: Reader, look: Look | None) -> None:
-    key = "live-pace"
-    st.session_state.setdefault(key, _pace_name(live_form.DEFAULT.pace))
     run = look.run if look and look.run.active else None
+    names = [_pace_name(pace) for pace in PACES]
+    if st.session_state[PACE] not in names:
+        names.insert(0, st.session_state[PACE])
 
     def changed() -> None:
         if run:
-            command(source, run.id, "set", {"pace": _pace_of(st.session_state[key])})
+            command(source, run.id, "set", {"pace": _pace_of(st.session_state[PACE])})
 
     st.selectbox(
-        t("live.pace"), [_pace_name(pace) for pace in PACES], key=key, format_func=_pace_label, help=None,
-        label_visibility="collapsed", on_change=changed, persist_state="session",
+        t("live.pace"), names, key=PACE, format_func=_pace_label, label_visibility="collapsed", on_change=changed,
+        persist_state="session",
     )  # fmt: skip
 
 
@@ -303,7 +324,7 @@ def charts(look: Look | None, by: str) -> None:
         figure = _once(look, ("panels", *which), lambda: small_multiples(look, by, palette))
         live_plot(figure, key="live-panels", version=(version, which), alt=t("live.alt.panels"))
     if look is not None:
-        every = " " + t("live.point_means", every=look.every) if look.every > 1 else ""
+        every = " · " + t("live.point_means", every=look.every) if look.every > 1 else ""
         st.caption(literal(live_form.in_full(look.run.config)) + every)
 
 
@@ -352,5 +373,5 @@ def command_words(row: dict[str, Any]) -> list[str]:
 def _set_words(setting: str, wish: Any) -> str:
     if setting == "pace":
         return _pace_label(_pace_name(wish))
-    name = t(f"live.set.{setting}") if known(f"live.set.{setting}") else setting
-    return t("live.cmd.set", name=name, value=short(wish))
+    name = t(f"live.cmd.{setting}") if known(f"live.cmd.{setting}") else setting
+    return t("live.cmd.set", name=name, value=live_form.compact(float(wish)))

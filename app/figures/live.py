@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,8 +15,9 @@ from app.words import t
 Column = Sequence[float | None]
 
 MAIN_HEIGHT = 500
+MOST_DOTS = 60  # evaluations that are drawn as dots
 MOST_STAMPS, MOST_NAMES = 24, 12  # commands marked on a chart, and named
-NAME_WIDTH = 0.2  # share of the axis that a command's name may take
+LETTERS = 56  # letters that fit side by side above the main curve
 REWARD, ACCURACY = "reward", "accuracy"
 
 
@@ -128,8 +130,9 @@ def _progress_title(colors: Palette, reward: Column, evaluations: Sequence[Mappi
 
 
 def _dots(x: Sequence[Any], y: Sequence[Any], colors: Palette) -> Trace:
+    mode = "lines+markers" if len(x) <= MOST_DOTS else "lines"
     return {
-        "type": "scatter", "mode": "lines+markers", "x": list(x), "y": list(y), "name": t("live.accuracy"),
+        "type": "scatter", "mode": mode, "x": list(x), "y": list(y), "name": t("live.accuracy"),
         "line": {"color": colors.current, "width": 2, "dash": "dot"}, "marker": {"size": 7, "color": colors.current},
         "hovertemplate": "%{y:.3f}",
     }  # fmt: skip
@@ -254,22 +257,28 @@ def _panel_stamp(colors: Palette, stamp: Stamp, index: int) -> dict[str, Any]:
 
 
 def _stamp_names(colors: Palette, stamps: Sequence[Stamp], total: float | None) -> list[dict[str, Any]]:
-    """Return the commands' names above the chart; those too near to stand apart share one line of text."""
+    """Return the commands' names above the chart, one after the other; one that would not fit keeps its line only."""
     reach = total or max([stamp.x for stamp in stamps], default=1.0) or 1.0
+    notes, free = [], 0.0
+    for x, text in _together(stamps[-MOST_NAMES:], within=0.06 * reach):
+        size = len(text) + 2
+        start = min(x / reach * LETTERS, LETTERS - size)
+        if start >= free:
+            place = start / LETTERS * reach
+            notes.append(note(safe(text), place, 1, colors.muted, yref="paper", yanchor="bottom", xanchor="left"))
+            free = start + size
+    return notes
+
+
+def _together(stamps: Sequence[Stamp], *, within: float) -> list[tuple[float, str]]:
+    """Return places and names; commands close to each other are named together, equal ones counted."""
     places: list[tuple[float, list[str]]] = []
-    for stamp in stamps[-MOST_NAMES:]:
-        if places and (stamp.x - places[-1][0]) / reach < NAME_WIDTH:
+    for stamp in stamps:
+        if places and stamp.x - places[-1][0] < within:
             places[-1][1].append(stamp.text)
         else:
             places.append((stamp.x, [stamp.text]))
-    return [_stamp_name(colors, x, texts, late=x > 0.75 * reach) for x, texts in places]
-
-
-def _stamp_name(colors: Palette, x: float, texts: Sequence[str], *, late: bool) -> dict[str, Any]:
-    counts = {text: texts.count(text) for text in texts}
-    text = ", ".join(f"{text} ×{count}" if count > 1 else text for text, count in counts.items())
-    side = "right" if late else "left"
-    return note(safe(text, 36), x, 1, colors.muted, yref="paper", yanchor="bottom", xanchor=side)
+    return [(x, ", ".join(f"{s} ×{n}" if n > 1 else s for s, n in Counter(texts).items())[:38]) for x, texts in places]
 
 
 # Ratios
@@ -423,7 +432,7 @@ def _faded(color: str) -> str:
 def facts(token: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what hovering over a token says, one line each: exact values, and a dash for what was not measured."""
     lines = [f"<b>{_visible(token['text'])}</b>"]
-    for name in ("pull", "advantage", "weight", "logp_old", "logp_new", "ratio", "logp_ref", "entropy"):
+    for name in ("pull", "advantage", "weight", "logp_old", "logp_new", "ratio", "logp_ref", "kl", "entropy"):
         value = token.get(name)
         form = signed if name in ("pull", "advantage") else plain
         text = MISSING if value is None else form(value, 6 if name in ("pull", "weight") else 4)

@@ -309,6 +309,40 @@ def test_a_killed_worker_is_shown_as_failed_with_its_steps(open_page, finished):
     assert not at.button(key="live-start").disabled
 
 
+@pytest.mark.parametrize(("run_state", "button"), [("queued", "starting"), ("running", "pause"), ("paused", "resume")])
+def test_an_active_run_offers_what_fits_its_state(open_page, tmp_path, run_state, button):
+    store = RunStore(tmp_path)
+    run_id = store.create_run(RunConfig(steps=9, pace=2.0))
+    assert store.claim(run_id, os.getpid())
+    store.set_state(run_id, run_state)
+    at = sound(open_page("live"))
+    main = at.button(key=f"live-{button}")
+    assert main.disabled == (run_state == "queued")
+    assert not at.button(key="live-stop").disabled
+    assert at.selectbox(key="live-pace").value == "2"
+    at.button(key="live-stop").click().run()
+    sound(at)
+    assert [command.name for command in store.take_commands(run_id)] == ["stop"]
+    at.selectbox(key="live-pace").set_value("full").run()
+    sound(at)
+    assert [(command.name, command.value) for command in store.take_commands(run_id)] == [("set", {"pace": None})]
+    if run_state != "queued":
+        at.button(key=f"live-{button}").click().run()
+        assert [command.name for command in store.take_commands(run_id)] == [button]
+
+
+def test_a_command_that_comes_too_late_is_explained(open_page, tmp_path, monkeypatch):
+    monkeypatch.setattr(live_reader, "PAUSE", 1e9)  # the page still shows the run as it was
+    store = RunStore(tmp_path)
+    run_id = store.create_run(RunConfig(steps=9))
+    assert store.claim(run_id, os.getpid())
+    store.set_state(run_id, "running")
+    at = sound(open_page("live"))
+    store.set_state(run_id, "finished")
+    at.button(key="live-pause").click().run()
+    assert "already ended" in sound(at).error[0].value
+
+
 def test_commands_are_stamped_on_both_charts(open_page, finished):
     store, run_id = finished
     store.add_event(run_id, {"event": "command", "step": 1, "seconds": 0.1, "name": "pause", "value": None})

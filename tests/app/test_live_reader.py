@@ -87,10 +87,10 @@ def test_a_long_run_keeps_its_curves_short(store, at_once):
     run_id, reader = started(store, 0), Reader(store)
     add(store, run_id, range(1, 1001))
     look = reader.look(run_id)
-    assert look.every == math.ceil(1000 / POINTS) == 3
-    assert len(look.curves["reward"]) == math.ceil(1000 / 3) <= POINTS
-    assert look.curves["reward"][:2] == pytest.approx([0.02, 0.05])
-    assert look.curves["step"][0] == 2
+    assert look.every == math.ceil(1000 / POINTS) == 4
+    assert len(look.curves["reward"]) == math.ceil(1000 / 4) <= POINTS
+    assert look.curves["reward"][:2] == pytest.approx([0.025, 0.065])
+    assert look.curves["step"][0] == 2.5
 
 
 def test_a_store_that_fails_leaves_what_was_read(store, at_once, tmp_path):
