@@ -42,7 +42,7 @@ def _readouts(lens: Lens, pull: np.ndarray) -> None:
         [
             Readout("policy_loss", signed(float(lens.terms.policy_loss))),
             *kl,
-            Readout("whole_loss", signed(float(lens.terms.loss))),
+            Readout("loss", signed(float(lens.terms.loss))),
             Readout("all_pull", plain(float(np.abs(pull).sum()))),
         ]
     )
