@@ -17,7 +17,7 @@ from app.live_reader import Look, Reader
 from app.live_tokens import step_tokens
 from app.numbers import plain, short, signed
 from app.widgets import colors, literal
-from app.words import known, prose, t
+from app.words import known, language, prose, t
 from grpo_core.live.config import RunConfig
 from grpo_core.live.groups import event_group
 from grpo_core.live.store import RunStoreError
@@ -228,7 +228,7 @@ def _tokens(config: RunConfig, found: Mapping[str, Any], index: int, heat: str) 
     )
     height = min(figure["layout"]["height"], MOST_HEIGHT)
     with st.container(height=height + 4, border=False):
-        version = (found["step"], index, heat, palette.page)
+        version = (found["step"], index, heat, palette.page, language())
         live_plot(figure, key="live-tokens", version=version, alt=t("live.alt.tokens", what=t(f"live.heat.{heat}")))
     return height
 
@@ -270,7 +270,7 @@ def _ratios(config: RunConfig, found: Mapping[str, Any], height: int) -> None:
     palette = colors()
     low, high = 1 - config.epsilon_low, 1 + config.epsilon_high
     figure = figures.ratios(palette, histogram["edges"], histogram["counts"], low=low, high=high, height=height)
-    version = (found["step"], palette.page, height)
+    version = (found["step"], palette.page, height, language())
     live_plot(figure, key="live-ratios", version=version, alt=t("live.alt.ratios"))
 
 

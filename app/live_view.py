@@ -16,7 +16,7 @@ from app.live_plot import live_plot
 from app.live_reader import Look, Reader
 from app.numbers import plain, short
 from app.widgets import colors, literal
-from app.words import known, plain_text, prose, t
+from app.words import known, language, plain_text, prose, t
 from grpo_core.live.store import RunInfo, RunStore, RunStoreError
 
 CHARTS_EVERY = 0.5  # seconds between two looks at an active run
@@ -316,7 +316,7 @@ def charts(look: Look | None, by: str) -> None:
     left, right = st.columns([1, 1], gap="medium")
     palette = colors()
     version = (look.run.id, look.version) if look else None
-    which = (palette.page, by)
+    which = (palette.page, by, language())
     with left:
         figure = _once(look, ("progress", *which), lambda: progress(look, by, palette))
         live_plot(figure, key="live-progress", version=(version, which), alt=_progress_alt(look, by))
