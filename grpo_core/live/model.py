@@ -35,6 +35,13 @@ class Policy:
         fused = isinstance(self.tokenizer.backend_tokenizer.decoder, decoders.Fuse)
         return tuple(self.tokenizer.convert_ids_to_tokens(range(len(self.tokenizer)))) if fused else None
 
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenize texts as they stand, straight through the Rust tokenizer: its wrapper takes five times longer."""
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            return list(self.tokenizer(list(texts), add_special_tokens=False)["input_ids"])
+        return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+
     def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Decode completions (token ids without padding); the closing EOS is left out, tags are kept."""
         special = set(self.tokenizer.all_special_ids)

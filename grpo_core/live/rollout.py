@@ -32,7 +32,7 @@ class Rollout:
 def encode(policy: Policy, prompts: Sequence[str]) -> Prompts:
     """Tokenize prompts, with the start-of-text token where the tokenizer has one, padded on the left."""
     start = policy.tokenizer.bos_token or ""
-    rows = policy.tokenizer([start + prompt for prompt in prompts], add_special_tokens=False)["input_ids"]
+    rows = policy.encode([start + prompt for prompt in prompts])
     longest = max(map(len, rows))
     padding = policy.tokenizer.pad_token_id
     ids = torch.tensor([[padding] * (longest - len(row)) + row for row in rows], device=policy.device)

@@ -129,6 +129,7 @@ class Run:
         self.train_seconds = self._paused_seconds = 0.0
         self._began = self._due = time.perf_counter()
         self._steps_left = 0
+        self._planned: tuple[Rollout | None, Any] = (None, None)
 
     # --- events -----------------------------------------------------------------------------------
 
@@ -251,12 +252,15 @@ class Run:
 
     @torch.no_grad()
     def _logps(self, engine: Engine, rollout: Rollout) -> Tensor:
-        plan = engine.plan(rollout.prompts, rollout.completions)
-        return engine.logps(plan, temperature=self.config.temperature)
+        """Log-probabilities of a whole rollout under the policy or the reference, which share the rollout's plan."""
+        if self._planned[0] is not rollout:
+            self._planned = (rollout, engine.plan(rollout.prompts, rollout.completions))
+        return engine.logps(self._planned[1], temperature=self.config.temperature)
 
     def _update(self, judged: _Judged, ref_logp: Tensor | None) -> dict[str, float]:
         rollout = judged.draw.rollout
-        advantages = torch.from_numpy(judged.advantages.advantages.reshape(-1)).to(rollout.logp)
+        # First the precision, then the device: not every device has float64.
+        advantages = torch.from_numpy(judged.advantages.advantages.reshape(-1)).float().to(rollout.logp.device)
         objective, uniform = objective_of(self.config), None
         if objective.surrogate == "clip_cov":
             uniform = torch.rand(rollout.logp.shape, generator=self.chances).to(rollout.logp)
@@ -396,13 +400,12 @@ def _behaviour(drawn: Draw, config: RunConfig) -> dict[str, float]:
     """What all that was drawn says of the policy: rewards, kinds of groups, lengths, entropy."""
     rewards = reward_statistics(faulty_rewards(drawn.rewards, config.fault))
     kinds = kind_counts([with_none(row) for row in drawn.rewards])
-    unscored = float(np.isnan(drawn.rewards).mean())
     return {
         "reward_mean": rewards["reward"],
         **rewards,
         **{f"rewards/{part}/mean": _mean_part(drawn, part) for part in ("accuracy", "format")},
         **{f"groups/{kind}": float(count) for kind, count in kinds.items()},
-        **({"completions/unscored_ratio": unscored} if unscored or config.verifier_failures else {}),
+        "completions/unscored_ratio": float(np.isnan(drawn.rewards).mean()),
         **length_statistics(drawn.lengths.reshape(-1), ~drawn.rollout.finished.cpu().numpy()),
         "entropy": float(masked_mean(drawn.rollout.entropy, drawn.rollout.completions.mask)),
     }

@@ -33,8 +33,9 @@ class Optimizer:
             parameter.data = self.weights.data[start:end].view(parameter.shape)
             parameter.grad = self.weights.grad[start:end].view(parameter.shape)
             start = end
+        fused = self.weights.device.type in ("cpu", "cuda")
         self._adam = torch.optim.AdamW(
-            [self.weights], lr=learning_rate, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.0, fused=True
+            [self.weights], lr=learning_rate, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.0, fused=fused
         )
 
     @property
