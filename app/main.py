@@ -30,6 +30,7 @@ def page(name: str, icon: str, *, first: bool = False) -> st.Page:
     return st.Page(f"../pages/{name}.py", title=t(f"page.{name}"), icon=icon, url_path=name, default=first)
 
 
+state.start(st.query_params.to_dict())
 sections = {
     "": [page("home", ":material/route:", first=True), page("questions", ":material/help:")],
     t("nav.explore"): [page(name, icon) for name, icon in EXPLORE.items()],
@@ -46,4 +47,5 @@ st.set_page_config(
 st.html(shell.STYLE)
 here = st.navigation(sections)
 state.open_page(here.url_path, st.query_params.to_dict())
+shell.language_switch()
 here.run()

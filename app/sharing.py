@@ -55,7 +55,8 @@ def _options() -> None:
         t("share.hide"), OFFERED, selection_mode="multi", key="share-hide", format_func=lambda part: t(f"part.{part}")
     )
     present = st.checkbox(t("share.present_link"), key="share-present")
-    chosen = Frame(hide=tuple(part for part in OFFERED if part in hide), lock=lock, present=present)
+    hide = tuple(part for part in OFFERED if part in hide)
+    chosen = Frame(hide=hide, lock=lock, present=present, language=state.lab().frame.language)
     query = link.encode({**link.to_query(state.view()), **frame.to_query(chosen)})
     words = {name: t(f"share.{name}") for name in ("address", "copy", "copied", "by_hand")}
     mount = component("copy_link", '<div class="copy-link"></div>')

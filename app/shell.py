@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import streamlit as st
 
 from app import link, sharing, state, widgets
+from app.components import component
 from app.lens import Lens, look
 from app.teaching import teaching_groups
-from app.words import known, prose, t
+from app.words import LANGUAGES, known, prose, t
 from grpo_core import RECIPES
 
 STYLE = """<style>
@@ -22,7 +24,7 @@ STYLE = """<style>
 .st-key-actions button * { gap: 0; margin: 0; }
 .st-key-actions [data-testid="stPopoverButton"] div[aria-hidden] { display: none; }
 .st-key-actions button p { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
-.st-key-url-sync { position: absolute; height: 0; overflow: hidden; }
+.st-key-url-sync, .st-key-page-language { position: absolute; height: 0; overflow: hidden; }
 .js-plotly-plot .modebar { opacity: 0; transition: opacity 0.15s; }
 .js-plotly-plot:hover .modebar { opacity: 1; }
 </style>"""
@@ -47,6 +49,19 @@ def _frame(page: str, body: Callable[[Lens], None], view: str | None, bar: bool)
     with st.container(key="page-body"):
         body(look(state.group(), state.values()))
     widgets.sync_link()
+
+
+def language_switch() -> None:
+    """Draw the languages under the menu; a choice is spoken at once, with group and settings as they are."""
+    own = state.lab().frame
+    widgets.fill("language", own.language)
+    with st.sidebar:
+        st.segmented_control(
+            t("nav.language"), list(LANGUAGES), key="language", format_func=LANGUAGES.get, required=True,
+            label_visibility="collapsed",
+            on_change=lambda: state.show(replace(state.lab().frame, language=st.session_state["language"])),
+        )  # fmt: skip
+        component("page_language", "<span></span>")(key="page-language", data={"language": own.language}, height=1)
 
 
 def _head(page: str, bar: bool) -> None:

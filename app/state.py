@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app import editing, frame, link
 from app.frame import Frame
 from app.link import View
 from app.params import PARAMS, RECIPE_BOUND
 from app.teaching import FIRST, teaching_groups
-from app.words import t
+from app.words import ENGLISH, LANGUAGES, follow, t
 from grpo_core import Group
 
 MAX_UNDO = 100
@@ -49,6 +50,22 @@ def lab() -> Lab:
     if _KEY not in st.session_state:
         st.session_state[_KEY] = Lab()
     return st.session_state[_KEY]
+
+
+def start(query: Mapping[str, str]) -> None:
+    """Take the language of the link that starts a session. Call it before anything is said."""
+    own = lab()
+    if own.page is None and query.get("lang") in LANGUAGES:
+        own.frame = replace(own.frame, language=query["lang"])
+
+
+def _language() -> str:
+    if get_script_run_ctx(suppress_warning=True) is None:
+        return ENGLISH
+    return lab().frame.language
+
+
+follow(_language)
 
 
 def open_page(page: str, query: Mapping[str, str]) -> None:

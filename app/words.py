@@ -1,27 +1,61 @@
-"""The words a reader sees: labels from one catalogue, prose from Markdown files, both in `content/<language>`."""
+"""The words a reader sees: labels from one catalogue, prose from Markdown files, both in `content/<language>`.
+
+English is complete by definition. A key or section that another language lacks is shown in English (tests find it).
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from functools import cache
+from collections.abc import Callable
+from functools import cache, lru_cache, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
+P, R = ParamSpec("P"), TypeVar("R")
 CONTENT = Path(__file__).parent / "content"
-LANGUAGE = "en"
+ENGLISH = "en"
+LANGUAGES = {"en": "English", "zh": "中文"}
+"""Every language by its code, each under its own name."""
+_source: list[Callable[[], str]] = []
+
+
+def follow(source: Callable[[], str]) -> None:
+    """Take the language from this function from now on (app.state: the session that is being drawn)."""
+    _source[:] = [source]
+
+
+def language() -> str:
+    """Return the language that is being spoken."""
+    return _source[0]() if _source else ENGLISH
+
+
+def cached(make: Callable[P, R]) -> Callable[P, R]:
+    """Remember results that hold words: one for each language and each set of arguments."""
+
+    @lru_cache(maxsize=512)
+    def remembered(_: str, *args: Any, **more: Any) -> R:
+        return make(*args, **more)
+
+    @wraps(make)
+    def spoken(*args: P.args, **more: P.kwargs) -> R:
+        return remembered(language(), *args, **more)
+
+    return spoken
 
 
 @cache
-def catalogue(language: str = LANGUAGE) -> dict[str, str]:
+def catalogue(language: str = ENGLISH) -> dict[str, str]:
     """Return the label catalogue of a language: key -> text, with {placeholders} for numbers."""
     files = sorted((CONTENT / language).glob("labels*.json"))
     return {key: text for file in files for key, text in json.loads(file.read_text(encoding="utf-8")).items()}
 
 
-def t(key: str, **values: Any) -> str:
+def t(key: str, /, **values: Any) -> str:
     """Return the label of that key, with `values` put in. KeyError for a key that is not in the catalogue."""
-    text = catalogue()[key]
+    text = catalogue(language()).get(key)
+    if text is None:
+        text = catalogue()[key]
     return text.format(**values) if values else text
 
 
@@ -31,16 +65,25 @@ def known(key: str) -> bool:
 
 
 @cache
-def sections(page: str, language: str = LANGUAGE) -> dict[str, str]:
+def sections(page: str, language: str = ENGLISH) -> dict[str, str]:
     """Return a page's prose: the text under each `## name` of its Markdown file."""
-    text = (CONTENT / language / f"{page}.md").read_text(encoding="utf-8")
+    path = CONTENT / language / f"{page}.md"
+    if language != ENGLISH and not path.exists():
+        return {}
+    text = path.read_text(encoding="utf-8")
     parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
     return {name.strip(): body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def prose(page: str, section: str, **values: Any) -> str:
+def section(page: str, name: str) -> str:
+    """Return one section of a page's prose as it stands in its file."""
+    text = sections(page, language()).get(name)
+    return sections(page)[name] if text is None else text
+
+
+def prose(page: str, name: str, /, **values: Any) -> str:
     """Return one section of a page's prose. `values` are numbers already formatted, never a reader's text."""
-    text = sections(page)[section]
+    text = section(page, name)
     return text.format(**values) if values else text
 
 

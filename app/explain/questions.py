@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from app.places import Place, place
 from app.views.ppo import critic, memory, where
 from app.views.rewards import scores
 from app.views.sampling import budget, dynamic, passk, temperature
-from app.words import sections
+from app.words import cached, section
 from grpo_core import weighted_sum
 
 Numbers = Mapping[str, str]
@@ -40,12 +39,12 @@ class Asked:
         return all(word in text for word in words.casefold().split())
 
 
-@lru_cache(maxsize=256)
+@cached
 def question(name: str) -> Asked:
     """Return a question with the numbers put into its answer."""
     entry = asked()[name]
     where_ = place(entry)
-    ask, _, answer = sections("questions")[name].partition("\n\n")
+    ask, _, answer = section("questions", name).partition("\n\n")
     if name in NUMBERS:
         answer = answer.format(**NUMBERS[name](where_.lens()))
     return Asked(name, entry["topic"], ask, answer, where_)

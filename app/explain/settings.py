@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -13,7 +12,7 @@ from app.lens import Lens
 from app.numbers import MISSING, short
 from app.snippets_loss import code
 from app.widgets import Question, Table
-from app.words import CONTENT, prose, t
+from app.words import CONTENT, cached, prose, t
 from grpo_core import RECIPES, AdvantageSpec, Objective, Recipe
 from grpo_core.equations import RATIO, WEIGHT, advantage_equation, kl_equation, loss_equation, surrogate_equation
 
@@ -24,7 +23,7 @@ COLUMNS = {
 """Each column with its width in pixels: together they fit a page of 1280."""
 
 
-@cache
+@cached
 def rows() -> tuple[dict[str, str], ...]:
     """Return one row of settings, as text, for each source that names any: papers first, then TRL by version."""
     papers = [_recipe_row(recipe) for recipe in RECIPES.values() if recipe.training]
