@@ -32,6 +32,7 @@ from grpo_core.credit import (
     returns_to_go,
     td_errors,
 )
+from grpo_core.diagnosis import Finding, diagnose
 from grpo_core.groups import Accounting, Group, GroupBatch
 from grpo_core.intervals import clustered_interval, wilson_interval
 from grpo_core.kl import categorical_kl, kl_estimate
@@ -117,6 +118,7 @@ __all__ = [
     "BudgetSplit",
     "DynamicSampling",
     "Extraction",
+    "Finding",
     "GradientReport",
     "Group",
     "GroupAdvantages",
@@ -150,6 +152,7 @@ __all__ = [
     "continuation_advantages",
     "continuation_bill",
     "continuation_values",
+    "diagnose",
     "dpo_loss",
     "dpo_margin",
     "dpo_weight",
