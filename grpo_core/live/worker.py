@@ -66,6 +66,8 @@ def work(run_id: str, store: RunStore) -> int:
 
         for event in train(store.run(run_id).config, mailbox):
             write(store, run_id, event)
+            if event["event"] == "start" and hasattr(os, "nice"):
+                os.nice(5)  # loading is over, and where cores are few the pages come first
     except Exception as error:
         traceback.print_exc()
         store.set_state(run_id, "failed", _reason(error), only_if=ACTIVE)
@@ -129,8 +131,6 @@ def main() -> int:
     parser.add_argument("--standby", action="store_true", help="load everything and read the run's name from stdin")
     parser.add_argument("--store", required=True, help="URL of the run store")
     options = parser.parse_args()
-    if hasattr(os, "nice"):
-        os.nice(5)  # the pages come first when cores are few
     try:
         store = RunStore(options.store)
         run_id = stand_by(store) if options.standby else options.run_id

@@ -14,7 +14,7 @@ from grpo_core.live.runner import _STANDBY, RunnerBusy, mark_dead, prepare, star
 from grpo_core.live.store import RunStore, RunStoreError, process_exists
 from grpo_core.live.worker import write
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 QUICK = {"eval_prompts": 4, "prompts_per_step": 2}
 
 
@@ -86,7 +86,7 @@ def test_a_worker_outlives_the_program_that_started_it_and_stops_when_told(store
         "print(start_run(RunConfig(steps=5000, eval_prompts=4), RunStore(sys.argv[1])))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, store.url], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code, store.url], capture_output=True, text=True, timeout=180, check=True
     )
     run_id = done.stdout.strip()
     until(lambda: store.run(run_id).step >= 2)
@@ -113,7 +113,7 @@ def test_a_worker_that_stands_by_goes_with_its_program(store):
         "runner.prepare(RunStore(sys.argv[1]))\nprint(*[p.pid for p in runner._STANDBY.values()])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, store.url], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code, store.url], capture_output=True, text=True, timeout=180, check=True
     )
     until(lambda: not process_exists(int(done.stdout)))
 
@@ -138,7 +138,7 @@ def test_a_worker_takes_no_run_that_is_not_waiting(store):
     store.set_state(run_id, "stopped")
     done = subprocess.run(
         [sys.executable, "-m", "grpo_core.live.worker", run_id, "--store", store.url],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert "is not waiting for a worker" in done.stderr
