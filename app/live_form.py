@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import streamlit as st
 
 from app.numbers import short
+from app.recipe_words import recipe_title
 from app.widgets import literal
 from app.words import known, t
-from grpo_core import RECIPES, get_recipe
+from grpo_core import RECIPES
 from grpo_core.live.config import RunConfig, accepted
 from grpo_core.live.tasks import TASKS
 
@@ -59,8 +61,33 @@ def chosen(pace: float | None) -> RunConfig:
     values = settings()
     for field in FIELDS:
         if field.kind == "whole" and values[field.name] is None:
-            raise ValueError(f"{t(f'live.set.{field.name}')}: {accepted(field.name)}")
-    return RunConfig.from_dict({**values, "pace": pace})
+            raise ValueError(f"{t(f'live.set.{field.name}')}: {in_words(accepted(field.name))}")
+    try:
+        return RunConfig.from_dict({**values, "pace": pace})
+    except ValueError as error:
+        raise ValueError(in_words(str(error))) from None
+
+
+SAID = (
+    ("live.wrong", r"(?P<name>\w+)=(?P<value>.*) is not accepted: give (?P<accepted>.*)"),
+    ("accept.or_none", r"(?P<accepted>.*), or none"),
+    ("accept.whole", r"a whole number from (?P<low>\S+) to (?P<high>\S+)"),
+    ("accept.above", r"a number above (?P<low>\S+) up to (?P<high>\S+)"),
+    ("accept.number", r"a number from (?P<low>\S+) to (?P<high>\S+)"),
+    ("accept.one_of", r"one of (?P<choices>.*)"),
+)
+"""What the core says about settings, and the label that says the same in the reader's language."""
+
+
+def in_words(said: str) -> str:
+    """Return what the core says about a setting in the reader's language; anything else as it stands."""
+    for key, pattern in SAID:
+        if (found := re.fullmatch(pattern, said)) is not None:
+            parts = found.groupdict()
+            if "accepted" in parts:
+                parts["accepted"] = in_words(parts["accepted"])
+            return t(key, **parts)
+    return said
 
 
 def form(*, title: str) -> None:
@@ -95,7 +122,7 @@ def in_full(config: RunConfig) -> str:
 
 def _words(config: RunConfig) -> Mapping[str, Any]:
     return {
-        "task": task_name(config.task), "recipe": get_recipe(config.recipe).title, "prompts": config.prompts_per_step,
+        "task": task_name(config.task), "recipe": recipe_title(config.recipe), "prompts": config.prompts_per_step,
         "size": config.group_size, "lr": compact(config.learning_rate), "steps": config.steps,
     }  # fmt: skip
 
@@ -123,7 +150,7 @@ def _input(field: Field) -> None:
     note = t(f"live.set.{field.name}.help")
     st.session_state.setdefault(key, _shown(field, DEFAULT))
     if field.kind == "choice":
-        names = {"task": task_name, "recipe": lambda name: RECIPES[name].title}[field.name]
+        names = {"task": task_name, "recipe": recipe_title}[field.name]
         taken = _take_recipe if field.name == "recipe" else None
         more: dict[str, Any] = {"format_func": names, "on_change": taken}
         st.selectbox(label, field.choices, key=key, help=note, persist_state="session", **more)
@@ -134,7 +161,7 @@ def _input(field: Field) -> None:
 
 
 def _allowed(field: Field) -> str:
-    return t("live.accepted", accepted=accepted(field.name))
+    return t("live.accepted", accepted=in_words(accepted(field.name)))
 
 
 def _take_recipe() -> None:

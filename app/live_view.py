@@ -16,7 +16,7 @@ from app.live_plot import live_plot
 from app.live_reader import Look, Reader
 from app.numbers import plain, short
 from app.widgets import colors, literal
-from app.words import known, language, plain_text, prose, t
+from app.words import ENGLISH, known, language, plain_text, prose, t
 from grpo_core.live.store import RunInfo, RunStore, RunStoreError
 
 CHARTS_EVERY = 0.5  # seconds between two looks at an active run
@@ -41,6 +41,7 @@ STATES = {
 def page() -> None:
     """Draw the page."""
     st.html(STEADY)
+    keep_language()
     st.title(t("page.live"), anchor=False)
     st.markdown(prose("live", "question"))
     refuse("")
@@ -59,6 +60,15 @@ def page() -> None:
         st.fragment(lambda: live_groups.section(source, run_id), run_every=GROUPS_EVERY if every else None)()
     st.info(prose("live", "what"), icon=":material/visibility:")
     time.sleep(SETTLE)
+
+
+def keep_language() -> None:
+    """Write the reader's language into the address; English is left out."""
+    wanted = None if language() == ENGLISH else language()
+    if wanted is None:
+        st.query_params.pop("lang", None)
+    elif st.query_params.get("lang") != wanted:
+        st.query_params["lang"] = wanted
 
 
 # The store and the run

@@ -59,6 +59,11 @@ def t(key: str, /, **values: Any) -> str:
     return text.format(**values) if values else text
 
 
+def spoken(key: str) -> str | None:
+    """Return the label of that key if the language that is being spoken has it, else None."""
+    return catalogue(language()).get(key)
+
+
 def known(key: str) -> bool:
     """Return whether the catalogue has that key."""
     return key in catalogue()

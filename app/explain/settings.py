@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pandas as pd
@@ -10,6 +11,7 @@ import streamlit as st
 
 from app.lens import Lens
 from app.numbers import MISSING, short
+from app.recipe_words import recipe_title
 from app.snippets_loss import code
 from app.widgets import Question, Table
 from app.words import CONTENT, cached, prose, t
@@ -35,7 +37,7 @@ def _recipe_row(recipe: Recipe) -> dict[str, str]:
     o, training = recipe.objective, recipe.training
     same = o.epsilon_low == o.epsilon_high
     return {
-        "source": f"{recipe.title.removesuffix(' (paper)')}: {recipe.source.title}",
+        "source": f"{_name(recipe)}: {recipe.source.title}",
         "learning_rate": _number(training.get("learning_rate")),
         "beta": short(o.beta),
         "group_size": str(recipe.sampling.group_size),
@@ -47,6 +49,11 @@ def _recipe_row(recipe: Recipe) -> dict[str, str]:
         "scale": t(f"param.scale.{recipe.advantage.scale}"),
         "temperature": short(recipe.sampling.temperature),
     }
+
+
+def _name(recipe: Recipe) -> str:
+    """Return a recipe's title without the "(paper)" behind it: the source says that."""
+    return re.sub(r"\s*[(（][^()（）]*[)）]$", "", recipe_title(recipe.name))
 
 
 def _trl_row(entry: dict[str, Any]) -> dict[str, str]:

@@ -8,26 +8,28 @@ from app import state, widgets
 from app.explain import loss as explain
 from app.explain.loss import Comparison
 from app.lens import Lens
+from app.recipe_words import recipe_note, recipe_title
 from app.views.loss import controls, pairs
 from app.words import t
-from grpo_core import RECIPES, Objective, get_recipe
+from grpo_core import Objective, get_recipe
 from grpo_core.differences import Difference
 
 
 def draw(lens: Lens) -> None:
     """Draw the current loss against the other recipe."""
     compared = explain.comparison(lens)
-    pairs.draw(compared.pair, key="compare", first=RECIPES[lens.values["recipe"]].title, second=_second(compared))
+    pairs.draw(compared.pair, key="compare", first=recipe_title(lens.values["recipe"]), second=_second(compared))
 
 
 def _second(compared: Comparison) -> str:
     partly = any(d.name in compared.kept for d in compared.acting)
-    return t("loss.partly", title=compared.other.title) if partly else compared.other.title
+    title = recipe_title(compared.other.name)
+    return t("loss.partly", title=title) if partly else title
 
 
 def settings(lens: Lens) -> None:
     """Draw the other recipe and a switch for each choice in which it differs."""
-    widgets.select("other", format_func=lambda name: RECIPES[name].title, words="loss.other")
+    widgets.select("other", format_func=recipe_title, words="loss.other")
     compared = explain.comparison(lens)
     acting = [d for d in compared.acting if not _belongs_to_surrogate(d, compared)]
     st.markdown(t("loss.differ", count=len(acting)) if acting else t("loss.differ_nothing"))
@@ -86,8 +88,8 @@ def _sources(lens: Lens, compared: Comparison) -> None:
         st.caption(
             t(
                 "loss.source",
-                title=recipe.title,
+                title=recipe_title(recipe.name),
                 source=widgets.literal(str(recipe.source)),
-                note=widgets.literal(recipe.note),
+                note=widgets.literal(recipe_note(recipe.name)),
             )
         )

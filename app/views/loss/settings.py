@@ -7,6 +7,7 @@ import streamlit as st
 from app import widgets
 from app.explain import settings as explain
 from app.lens import Lens
+from app.recipe_words import recipe_note, recipe_title
 from app.words import prose, t
 from grpo_core import get_recipe
 
@@ -30,8 +31,8 @@ def draw(lens: Lens) -> None:
 def _recipe(lens: Lens) -> None:
     """Draw the recipe in the bar: where it is defined, its equations, its data."""
     recipe = get_recipe(lens.values["recipe"])
-    st.subheader(recipe.title, anchor=False)
-    st.markdown(widgets.literal(recipe.note))
+    st.subheader(recipe_title(recipe.name), anchor=False)
+    st.markdown(widgets.literal(recipe_note(recipe.name)))
     st.caption(widgets.literal(str(recipe.source)))
     columns = st.columns(2, gap="large")
     for number, (name, equation) in enumerate(explain.equations(lens)):

@@ -8,9 +8,9 @@ from app import state, widgets
 from app.explain import loss as explain
 from app.figures import loss as figures
 from app.lens import Lens
+from app.recipe_words import recipe_title
 from app.views.loss import controls, pairs
 from app.words import t
-from grpo_core import RECIPES
 
 MOST_ROWS = 22
 
@@ -18,7 +18,7 @@ MOST_ROWS = 22
 def draw(lens: Lens) -> None:
     """Draw the group under the current loss and under the chosen alternative."""
     own = explain.alternative(lens, lens.values["alt"])
-    pairs.draw(own.pair, key="whatif", first=RECIPES[lens.values["recipe"]].title, second=own.title)
+    pairs.draw(own.pair, key="whatif", first=recipe_title(lens.values["recipe"]), second=own.title)
 
 
 def settings(lens: Lens) -> None:
