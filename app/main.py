@@ -44,7 +44,7 @@ st.set_page_config(
     layout="wide",
     initial_sidebar_state=230,
 )
-st.html(shell.style())
+st.html(shell.STYLE)
 here = st.navigation(sections)
 state.open_page(here.url_path, st.query_params.to_dict())
 shell.language_switch()

@@ -14,13 +14,13 @@ from app.recipe_words import recipe_title
 from app.teaching import teaching_groups
 from app.words import LANGUAGES, known, prose, t
 
-_STYLE = """<style>
+STYLE = """<style>
 [data-testid="stMainBlockContainer"] { max-width: 84rem; padding-left: 2.5rem; padding-right: 2.5rem; }
 [data-testid="stMetricLabel"] p { font-size: 0.85rem; opacity: 0.75; }
 [data-testid="stMetricValue"] { font-variant-numeric: tabular-nums; }
 .st-key-group-bar h1 { padding: 0 0 0.15rem; }
 .katex-display { padding: 0.35rem 0.5rem; }
-[data-testid="stCaptionContainer"] p { color: CAPTION; }
+[data-testid="stCaptionContainer"] { opacity: 0.75; } /* Streamlit's 0.6 is too pale to read on white */
 .st-key-actions button { padding: 0.25rem 0.5rem; min-width: 2.4rem; }
 .st-key-actions button * { gap: 0; margin: 0; }
 .st-key-actions [data-testid="stPopoverButton"] div[aria-hidden] { display: none; }
@@ -29,11 +29,6 @@ _STYLE = """<style>
 .js-plotly-plot .modebar { opacity: 0; transition: opacity 0.15s; }
 .js-plotly-plot:hover .modebar { opacity: 1; }
 </style>"""
-
-
-def style() -> str:
-    """Return the app's style sheet for the reader's theme. Streamlit's own captions are too pale to read."""
-    return _STYLE.replace("CAPTION", widgets.colors().muted)
 
 
 def explorer(page: str, body: Callable[[Lens], None], *, view: str | None = None, bar: bool = True) -> None:
