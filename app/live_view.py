@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -17,10 +18,13 @@ from app.live_reader import Look, Reader
 from app.numbers import plain, short
 from app.widgets import colors, literal
 from app.words import ENGLISH, known, language, plain_text, prose, t
+from grpo_core.live import runner
 from grpo_core.live.store import RunInfo, RunStore, RunStoreError
 
 CHARTS_EVERY = 0.5  # seconds between two looks at an active run
 GROUPS_EVERY = 1.0
+WATCH_EVERY = 5.0  # between two looks for a run that somebody else has started
+WATCHED = "live-watched"  # session key
 STEADY = """<style>
 .st-key-live-board [data-stale="true"], .st-key-live-groups [data-stale="true"] { opacity: 1 !important; }
 </style>"""
@@ -54,12 +58,33 @@ def page() -> None:
     take_pace(look)
     live_form.form(title=t("live.settings_of", summary=_summary_of_next()))
     every = CHARTS_EVERY if look is not None and look.run.active else None
+    if every is None:
+        get_ready(source)
+        st.fragment(lambda: watch(source, run_id), run_every=WATCH_EVERY)()
     with st.container(key="live-board"):
         st.fragment(lambda: board(source, run_id, polling=every is not None), run_every=every)()
     with st.container(key="live-groups"):
         st.fragment(lambda: live_groups.section(source, run_id), run_every=GROUPS_EVERY if every else None)()
     st.info(prose("live", "what"), icon=":material/visibility:")
     time.sleep(SETTLE)
+
+
+def get_ready(source: Reader) -> None:
+    """Have a worker load its libraries before Start is pressed; GRPO_LAB_STANDBY=0 saves that memory."""
+    if os.environ.get("GRPO_LAB_STANDBY", "1") == "0":
+        return
+    with contextlib.suppress(RunStoreError):
+        if source.store.active_run() is None:
+            runner.prepare(source.store)
+
+
+def watch(source: Reader, shown: str | None) -> None:
+    """Draw the page again when a run begins that this reader did not start, so that a room can follow it."""
+    with contextlib.suppress(RunStoreError):
+        active = source.store.active_run()
+        if active is not None and active.id not in (shown, st.session_state.get(WATCHED)):
+            st.session_state[WATCHED] = active.id
+            st.rerun()
 
 
 def keep_language() -> None:

@@ -242,7 +242,7 @@ class RunStore:
             .limit(limit)
         )
         with self._read() as db:
-            return [{"seq": seq, **json.loads(data)} for seq, data in db.execute(query)]
+            return [{**json.loads(data), "seq": seq} for seq, data in db.execute(query)]
 
     def step_groups(self, run_id: str, step: int | None = None) -> dict[str, Any]:
         """Give the groups of a step, or of the newest one: {"step", "groups", "ratio_histogram"}.

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def open_page(tmp_path, monkeypatch) -> Callable[..., AppTest]:
     """Return a function that opens a page by name, with query parameters, and runs it."""
     monkeypatch.setenv("GRPO_LAB_RUNS", str(tmp_path))
+    monkeypatch.setenv("GRPO_LAB_STANDBY", "0")  # the browser tests have one; here every page would load torch anew
 
     def opened(page: str, query: Mapping[str, str] | None = None) -> AppTest:
         at = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=30)
