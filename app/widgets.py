@@ -17,6 +17,7 @@ from app.components import component
 from app.figures.base import Figure, Palette, enlarged, palette
 from app.numbers import cell
 from app.params import PARAMS, Param
+from app.words import formula as spoken_formula
 from app.words import known, prose, t
 
 Row = dict[str, Any]
@@ -348,7 +349,12 @@ def formula(lines: Iterable[str]) -> None:
     """Draw a formula: with symbols, then with the numbers put in, then the result, aligned at the equals sign."""
     if hidden("formula"):
         return
-    st.latex(r"\begin{aligned}" + r"\\[0.45em] ".join(lines) + r"\end{aligned}")
+    latex(r"\begin{aligned}" + r"\\[0.45em] ".join(lines) + r"\end{aligned}")
+
+
+def latex(text: str) -> None:
+    """Draw a formula as it stands, the words in it in the reader's language."""
+    st.latex(spoken_formula(text))
 
 
 def notice(page: str, section: str, **numbers: Any) -> None:

@@ -64,6 +64,28 @@ def spoken(key: str) -> str | None:
     return catalogue(language()).get(key)
 
 
+def said(text: str) -> str:
+    """Return words of the core, or of a formula, in the language that is being spoken (its label: said.<the words>).
+
+    Numbers stand as {n} in the label. Words that the language has no label for stay as they are.
+    """
+    numbers = re.findall(r"\d+", text)
+    found = spoken("said." + re.sub(r"\d+", "{n}", text.strip()))
+    if found is None:
+        return text
+    for number in numbers:
+        found = found.replace("{n}", number, 1)
+    return text.replace(text.strip(), found)
+
+
+_WORDS = re.compile(r"(\\text(?:bf)?\{)([^{}]*)(\})")
+
+
+def formula(latex: str) -> str:
+    """Return a formula in the language that is being spoken: the words in it are what stands in \\text and \\textbf."""
+    return _WORDS.sub(lambda part: part[1] + said(part[2]) + part[3], latex)
+
+
 def known(key: str) -> bool:
     """Return whether the catalogue has that key."""
     return key in catalogue()

@@ -14,7 +14,7 @@ from app.numbers import MISSING, short
 from app.recipe_words import recipe_title
 from app.snippets_loss import code
 from app.widgets import Question, Table
-from app.words import CONTENT, cached, prose, t
+from app.words import CONTENT, cached, prose, said, t
 from grpo_core import RECIPES, AdvantageSpec, Objective, Recipe
 from grpo_core.equations import RATIO, WEIGHT, advantage_equation, kl_equation, loss_equation, surrogate_equation
 
@@ -65,7 +65,7 @@ def _trl_row(entry: dict[str, Any]) -> dict[str, str]:
         "max_completion_length": str(entry["max_completion_length"]),
         "batch_size": MISSING,
         "inner_epochs": str(entry["inner_epochs"]),
-        "clip": entry["clip"],
+        "clip": said(entry["clip"]),
         "loss": t(f"param.reduce.{entry['loss']}"),
         "scale": t(f"param.scale.{entry['scale']}"),
         "temperature": short(entry["temperature"]),

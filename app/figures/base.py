@@ -9,7 +9,8 @@ from typing import Any
 Figure = dict[str, Any]
 Trace = dict[str, Any]
 
-FONT = '"Source Sans", "Source Sans Pro", "Source Sans 3", "Helvetica Neue", Arial, sans-serif'
+CJK = '"PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "Noto Sans SC", "Noto Sans CJK SC", "Source Han Sans SC"'
+FONT = f'"Source Sans", "Source Sans Pro", "Source Sans 3", "Helvetica Neue", Arial, {CJK}, sans-serif'
 
 
 @dataclass(frozen=True)

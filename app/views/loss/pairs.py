@@ -37,7 +37,7 @@ def draw(pair: Pair, *, key: str, first: str, second: str) -> None:
         widgets.picture(figure, f"loss-{key}-changes", alt=t("alt.loss.changes"))
     if at is not None:
         st.markdown(controls.token_title(pair.first, at))
-        st.latex(walk.both(*explain.chains(pair, at)))
+        widgets.latex(walk.both(*explain.chains(pair, at)))
         widgets.check_yourself(f"loss-{key}", lambda: explain.pair_question(pair, at))
     widgets.take_away(
         "loss",

@@ -38,5 +38,5 @@ def _recipe(lens: Lens) -> None:
     for number, (name, equation) in enumerate(explain.equations(lens)):
         with columns[number % 2]:
             st.caption(t(f"loss.equation.{name}"))
-            st.latex(equation)
+            widgets.latex(equation)
     st.code(explain.recipe_data(recipe), language="python", wrap_lines=True)

@@ -30,7 +30,7 @@ def draw(lens: Lens) -> None:
     if at is not None:
         st.markdown(controls.token_title(lens, at))
         rows = r"\\[0.4em] ".join(walk.lines(lens, walk.chain(lens, *at)))
-        st.latex(rf"\small\begin{{aligned}} {rows} \end{{aligned}}")
+        widgets.latex(rf"\small\begin{{aligned}} {rows} \end{{aligned}}")
     _totals(lens, pull)
     widgets.check_yourself("loss", lambda: explain.question(lens))
     _take_away(lens, at)

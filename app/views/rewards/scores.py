@@ -16,7 +16,7 @@ from app.lens import Lens, look
 from app.numbers import bracketed, latex, plain, signed
 from app.views.rewards import texts
 from app.widgets import Question, Readout, Table, slider
-from app.words import prose, t
+from app.words import prose, said, t
 from grpo_core import GroupAdvantages, as_rewards, compute_advantages
 from grpo_core.answers import extract_answer, same_answer
 from grpo_core.rewards import RewardComponent, RewardReport, Sample, accuracy_reward, score_completions
@@ -160,7 +160,7 @@ def reading(text: str, modes: Sequence[str], gold: str) -> str:
     """Return what a reader took for the answer and whether it is the gold one, or why it found none."""
     found = extract_answer(text, modes=modes)
     if found.answer is None:
-        return t("bench.no_answer", problem=found.problem)
+        return t("bench.no_answer", problem=said(found.problem))
     if not gold.strip():
         return t("bench.read", answer=found.answer)
     return t("bench.read_right" if same_answer(found.answer, gold) else "bench.read_wrong", answer=found.answer)
