@@ -136,8 +136,9 @@ def formula(path: Trajectory) -> list[str]:
     return [
         rf"\delta_{{{n}}} &= r_{{{n}}} + \gamma V_{{{n + 1}}} - V_{{{n}}} = {latex(r, 2)} + {latex(path.gamma, 2)}"
         rf"\cdot {bracketed(after, 2)} - {bracketed(v, 2)} = {latex(path.errors[i], sign=True)}",
-        rf"A_{{{n}}} &= \sum_\ell (\gamma\lambda)^\ell\, \delta_{{{n}+\ell}} = {errors} = {result}",
-        rf"&= \sum_n w_n\, A_{{{n}}}^{{(n)}} = {steps} = {result}",
+        rf"A_{{{n}}} &= \sum_\ell (\gamma\lambda)^\ell\, \delta_{{{n}+\ell}} = \sum_m w_m\, A_{{{n}}}^{{(m)}}",
+        rf"&= {errors} = {result}",
+        rf"&= {steps} = {result}",
     ]
 
 

@@ -109,8 +109,9 @@ def formula(lens: Lens, d: PerformanceDifference, limit: float) -> list[str]:
         rf" = {latex(d.identity, sign=True)}",
         r"L(\pi) - J(\pi_{\mathrm{old}}) &= \mathbb{E}_{\mathrm{old}}\Big[\sum_t r_t\, A_{\mathrm{old}}(s_t, a_t)\Big]"
         rf" = {latex(d.surrogate - d.old, sign=True)}",
-        rf"|J - L| &\le 2 A_{{\max}}\, T(T-1)\, \alpha^2 = 2 \cdot {latex(v['a_max'], 2)} \cdot {horizon} \cdot"
-        rf" {horizon - 1} \cdot {latex(v['alpha'], 3)}^2 = {latex(limit)}",
+        r"|J - L| &\le 2 A_{\max}\, T(T-1)\, \alpha^2",
+        rf"&= 2 \cdot {latex(v['a_max'], 2)} \cdot {horizon} \cdot {horizon - 1} \cdot {latex(v['alpha'], 3)}^2"
+        rf" = {latex(limit)}",
     ]
 
 

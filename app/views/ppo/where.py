@@ -123,8 +123,9 @@ def formula(one: Placed, kl: str) -> list[str]:
         rf"\text{{PPO:}}\quad r_{{{i + 1}}} &= {'R ' if last else ''}-\beta\,(\log\pi_{{\mathrm{{old}}}} -"
         rf" \log\pi_{{\mathrm{{ref}}}})",
         rf"&= {paid}{latex(one.beta, 2)}\,{difference} = {latex(one.shaped[i], sign=True)}",
-        rf"\text{{GRPO:}}\quad J_{{{i + 1}}} &= A - \beta\, k_{kl[1]} = {latex(one.advantage, sign=True)} -"
-        rf" {latex(one.penalty[i])} = {latex(one.advantage - one.penalty[i], sign=True)}\quad (r = 1)",
+        rf"\text{{GRPO:}}\quad J_{{{i + 1}}} &= A - \beta\, k_{kl[1]}\qquad\text{{(at ratio 1)}}",
+        rf"&= {latex(one.advantage, sign=True)} - {bracketed(one.penalty[i])} ="
+        rf" {latex(one.advantage - one.penalty[i], sign=True)}",
     ]
 
 
