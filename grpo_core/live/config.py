@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from grpo_core.live.faults import FAULTS
 from grpo_core.live.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 DEVICES = ("auto", "cpu", "cuda", "mps")
 SCALES = ("recipe", "group", "batch", "none")
 SURROGATES = ("recipe", "clip", "unclipped")
-DENOMINATORS = ("policy", "sampler")
-FAULTS = ("none", "shared_graph", "unscored_as_zero", "mixed_prompts")
 LIVE_SETTINGS = ("learning_rate", "beta", "epsilon_low", "epsilon_high", "temperature", "pace")
 """The settings that may change while a run is going on."""
 
@@ -28,12 +27,12 @@ class RunConfig:
     beta and the clip range are taken from here (for_recipe fills in the recipe's own). scale_rewards "recipe"
     keeps the recipe's scaling of advantages, the other names override it; surrogate "clip" or "unclipped" overrides
     the recipe's. refills is how many times a step may draw as many prompts again to replace groups without signal
-    (dynamic sampling; 0: never). top_p cuts the tails off the sampling; denominator says whether the ratio then divides
-    by the policy or by the distribution that was really drawn from. verifier_failures is the share of completions
-    that the verifier cannot score; fault builds in a mistake on purpose (see faults.py). pace is in steps a second,
-    None is full speed. Every evaluation answers eval_prompts held-out prompts greedily and by sampling: once, and
-    eval_samples times at the start, at the end and at every fourth evaluation. probe measures, after each update,
-    the log-probabilities that KL and the ratio picture need.
+    (dynamic sampling; 0: never). top_p below 1 cuts the tails off the sampling, and the ratio goes on dividing by the
+    whole distribution. verifier_failures is the share of completions that the verifier cannot score; fault builds in
+    a mistake on purpose (see faults.py). pace is in steps a second, None is full speed. Every evaluation answers
+    eval_prompts held-out prompts greedily and by sampling: once, and eval_samples times at the start, at the end and
+    at every fourth evaluation. probe measures, after each update, the log-probabilities that KL and the ratio picture
+    need.
     """
 
     task: str = "shell_game"
@@ -49,7 +48,6 @@ class RunConfig:
     inner_epochs: int = 1
     temperature: float = 1.0
     top_p: float = 1.0
-    denominator: str = "policy"
     refills: int = 0
     verifier_failures: float = 0.0
     fault: str = "none"
@@ -244,7 +242,6 @@ _RULES: dict[str, _Rule] = {
     "inner_epochs": _whole(1, 64),
     "temperature": _real(0.0, 10.0, above=True),
     "top_p": _real(0.0, 1.0, above=True),
-    "denominator": _one_of(DENOMINATORS),
     "refills": _whole(0, 16),
     "verifier_failures": _real(0.0, 1.0),
     "fault": _one_of(FAULTS),

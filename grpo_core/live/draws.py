@@ -91,7 +91,6 @@ def join(rollouts: Sequence[Rollout]) -> Rollout:
         return torch.cat([_padded(x, steps) for x in values])
 
     completions = [rollout.completions for rollout in rollouts]
-    sampled = [rollout.sampled_logp for rollout in rollouts]
     return Rollout(
         Prompts(ids, None if bool(real.all()) else real),
         Completions(
@@ -102,7 +101,6 @@ def join(rollouts: Sequence[Rollout]) -> Rollout:
         torch.cat([rollout.finished for rollout in rollouts]),
         rows([rollout.logp for rollout in rollouts]),
         rows([rollout.entropy for rollout in rollouts]),
-        rows([x for x in sampled if x is not None]) if sampled[0] is not None else None,
     )
 
 
@@ -112,14 +110,12 @@ def select(rollout: Rollout, groups: Tensor) -> Rollout:
     completions = rollout.completions.groups(groups)
     rows = (groups[:, None] * size + torch.arange(size, device=groups.device)).flatten()
     width = completions.tokens.shape[1]
-    sampled = rollout.sampled_logp
     return Rollout(
         rollout.prompts.select(groups),
         completions,
         rollout.finished[rows],
         rollout.logp[rows, :width],
         rollout.entropy[rows, :width],
-        None if sampled is None else sampled[rows, :width],
     )
 
 

@@ -17,8 +17,7 @@ class Rollout:
 
     completions: tokens (B, T) and lengths (B,). finished (B,): ended with EOS, else cut off at the limit.
     logp (B, T): log-probability of each token under the policy when it was sampled, temperature included.
-    entropy (B, T): of that distribution, in nats. sampled_logp (B, T): under the distribution that was really drawn
-    from, where top-p makes it another one, else None. All are 0 on padding.
+    entropy (B, T): of that distribution, in nats. Both are 0 on padding.
     """
 
     prompts: Prompts
@@ -26,7 +25,6 @@ class Rollout:
     finished: Tensor
     logp: Tensor
     entropy: Tensor
-    sampled_logp: Tensor | None = None
 
 
 def encode(policy: Policy, prompts: Sequence[str]) -> Prompts:
@@ -57,7 +55,8 @@ def sample(
 ) -> Rollout:
     """Sample group_size completions for every prompt; rows marked in greedy (B,) take the likeliest token.
 
-    With top_p below 1 only the likeliest tokens that together hold at least that much are drawn.
+    With top_p below 1 only the likeliest tokens that together hold at least that much are drawn; logp and entropy stay
+    those of the whole distribution.
 
     The uniform numbers that choose the tokens are drawn first, one for every row and position: what a row becomes
     does not depend on when other rows end, nor on which engine computes the probabilities. Rows of a group that are the
@@ -105,10 +104,7 @@ class _Loop:
         if self.greedy is not None:
             tokens = torch.where(self.greedy[rows], logits.argmax(-1)[at], tokens)
         entropy = torch.special.entr(weights).sum(-1)[at]
-        note: tuple[Tensor, ...] = (rows + step * self.chances.shape[1], tokens, logp[at, tokens], entropy)
-        if self.top_p < 1.0:
-            note += (drawn[at, tokens].log(),)
-        self.notes.append(note)
+        self.notes.append((rows + step * self.chances.shape[1], tokens, logp[at, tokens], entropy))
         going = (tokens != self.eos).nonzero().squeeze(1)
         self.rows, self.beginnings, self.tokens = rows[going], at[going], tokens[going]
 

@@ -155,7 +155,7 @@ VERIFIERS: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "exact": {"exact": 1.0},
         "lenient": {"gold_anywhere": 1.0},
         "format_only": {"format": 1.0},
-        "format_and_exact": {"format": 0.5, "exact": 1.0},
+        "mostly_format": {"format": 1.0, "exact": 0.1},
         "length_bonus": {"exact": 1.0, "length": 0.05},
     }
 )
@@ -170,7 +170,7 @@ TASKS: Mapping[str, Task] = MappingProxyType(
             Task("shell_game_long", swaps=6, verifier="exact"),
             Task("shell_game_lenient", swaps=5, verifier="lenient"),
             Task("shell_game_format", swaps=5, verifier="format_only"),
-            Task("shell_game_half_format", swaps=5, verifier="format_and_exact"),
+            Task("shell_game_mostly_format", swaps=5, verifier="mostly_format"),
             Task("shell_game_length_bonus", swaps=5, verifier="length_bonus"),
             Task("shell_game_mixed", swaps=(3, 4, 5, 6), verifier="exact"),
             Task("shell_game_unskilled", swaps=5, verifier="exact", start="shell_game_unskilled"),

@@ -36,7 +36,7 @@ from grpo_core.live.config import RunConfig, objective_of
 from grpo_core.live.draws import Draw, join_draws, with_none
 from grpo_core.live.engines import Engine, Prompts, make_engine
 from grpo_core.live.evaluate import evaluate
-from grpo_core.live.faults import faulty_advantages, faulty_rewards
+from grpo_core.live.faults import faulty_rewards
 from grpo_core.live.model import Policy, device_name, load_policy, use_threads
 from grpo_core.live.rollout import Rollout, encode, sample
 from grpo_core.live.tasks import TASKS, Score, Task
@@ -226,11 +226,7 @@ class Run:
 
     def _judge(self, draw: Draw) -> _Judged:
         rewards, greedy = faulty_rewards(draw.rewards, self.config.fault), self._greedy_rewards(draw)
-
-        def advantages(rewards: np.ndarray, lengths: np.ndarray) -> GroupAdvantages:
-            return advantages_of(rewards, lengths, self.config, greedy)
-
-        return _Judged(draw, rewards, faulty_advantages(rewards, draw.lengths, self.config.fault, advantages))
+        return _Judged(draw, rewards, advantages_of(rewards, draw.lengths, self.config, greedy))
 
     def _greedy_rewards(self, draw: Draw) -> np.ndarray | None:
         """Rewards (P,) of the prompts' greedy completions, for the one estimator that wants them (ReMax)."""
@@ -272,7 +268,6 @@ class Run:
                 advantages,
                 ref_logp if objective.beta > 0 else None,
                 uniform,
-                old_logp=rollout.sampled_logp if self.config.denominator == "sampler" else None,
                 shared_graph=self.config.fault == "shared_graph",
             ),
             objective,

@@ -71,14 +71,12 @@ class UpdateInputs:
     """What an update needs beside the rollout: advantages (B,), and where the objective asks for them the
     reference's log-probabilities (B, T) and random numbers in [0, 1) (B, T).
 
-    old_logp (B, T): the ratio's denominator, where it is not to be the policy as it sampled. shared_graph: build in
-    the mistake of the same name, see faults.py.
+    shared_graph: build in the mistake of the same name, see faults.py.
     """
 
     advantages: Tensor
     ref_logp: Tensor | None = None
     uniform: Tensor | None = None
-    old_logp: Tensor | None = None
     shared_graph: bool = False
 
 
@@ -155,7 +153,7 @@ def update(
     plan = None
     if len(kept):
         plan = engine.plan(rollout.prompts.select(kept), rollout.completions.groups(kept))
-    old_logp = inputs.old_logp
+    old_logp: Tensor | None = None
     totals: dict[str, float] = {}
     for _ in range(inner_epochs):
         batch = policy_batch(engine, rollout, inputs, kept=kept, plan=plan, old_logp=old_logp, temperature=temperature)
