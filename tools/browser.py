@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 PLACES = (
@@ -45,9 +46,17 @@ HELP = """No browser could be found or installed, so the browser tests cannot ru
 @functools.cache
 def find() -> str | None:
     """Return the path of a browser that starts, or None."""
-    named = os.environ.get("CHROMIUM_PATH")
-    candidates = [named] if named else [shutil.which(name) for name in NAMES] + list(PLACES) + [_playwright_path()]
-    return next((path for path in candidates if path and _starts(path)), None)
+    return next((path for path in _candidates() if path and _starts(path)), None)
+
+
+def _candidates() -> Iterator[str | None]:
+    """Yield paths in order of preference; Playwright is only started when nothing was found on the machine."""
+    if named := os.environ.get("CHROMIUM_PATH"):
+        yield named
+        return
+    yield from map(shutil.which, NAMES)
+    yield from PLACES
+    yield _playwright_path()
 
 
 def _starts(path: str) -> bool:

@@ -241,7 +241,7 @@ def graph(colors: Palette, change: np.ndarray, frozen: np.ndarray, *, advantage:
             colors,
             height=380,
             annotations=[
-                note(t("chart.frozen"), float(change[-1]), float(frozen[-1]), text, size=14, xanchor="right", yshift=14),
+                note(t("chart.frozen"), change[-1], frozen[-1], text, size=14, xanchor="right", yshift=14),
                 note(t("chart.shared"), float(change[0]), advantage, colors.muted, size=14, xanchor="left", yshift=14),
             ],
             xaxis=axis(colors, t("axis.change"), zeroline=True),
