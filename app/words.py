@@ -1,16 +1,17 @@
-"""The words a reader sees: labels from one catalogue, prose from Markdown files, both in `content/<language>`.
+"""The words a reader sees: labels from a gettext catalogue, prose from Markdown files, both in `content/<language>`.
 
 English is complete by definition. A key or section that another language lacks is shown in English (tests find it).
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
+
+from babel.messages.pofile import read_po
 
 P, R = ParamSpec("P"), TypeVar("R")
 CONTENT = Path(__file__).parent / "content"
@@ -46,9 +47,14 @@ def cached(make: Callable[P, R]) -> Callable[P, R]:
 
 @cache
 def catalogue(language: str = ENGLISH) -> dict[str, str]:
-    """Return the label catalogue of a language: key -> text, with {placeholders} for numbers."""
-    files = sorted((CONTENT / language).glob("labels*.json"))
-    return {key: text for file in files for key, text in json.loads(file.read_text(encoding="utf-8")).items()}
+    """Return the label catalogue of a language: key -> text, with {placeholders} for numbers.
+
+    ValueError for a file of labels beside the catalogue: labels used to be JSON, and nothing reads that any more.
+    """
+    if stray := [path.name for path in (CONTENT / language).glob("labels*.json")]:
+        raise ValueError(f"labels belong into content/{language}/messages.po, not into {', '.join(stray)}")
+    with (CONTENT / language / "messages.po").open("rb") as file:
+        return {message.id: message.string for message in read_po(file) if message.id}
 
 
 def t(key: str, /, **values: Any) -> str:

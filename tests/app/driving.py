@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from app import presets
 from app.params import PARAMS
-from app.words import CONTENT, catalogue, sections, t
+from app.words import catalogue, sections, t
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,6 +83,12 @@ def code_of(page: str, *more: str) -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
 
+def own_settings(code: str) -> set[str]:
+    """Return the settings that have a label and whose name stands in the code."""
+    labelled = {key.split(".")[1] for key in catalogue() if re.fullmatch(r"param\.[a-z_0-9]+\.label", key)}
+    return {name for name in labelled & set(PARAMS) if f'"{name}"' in code} - {"recipe"}
+
+
 def check_words(page: str, *more: str) -> None:
     """Every key in the code has its words; every section of the prose is used, and none is LaTeX by accident."""
     code = code_of(page, *more)
@@ -90,8 +96,7 @@ def check_words(page: str, *more: str) -> None:
     keys |= {f"readout.{name}" for name in re.findall(r"Readout\(\s*\"([a-z_0-9]+)\"", code)}
     keys |= {f"preset.{page}.{name}" for name in presets.names(page)}
     assert sorted(keys - set(catalogue())) == []
-    own = json.loads((CONTENT / "en" / f"labels_{page}.json").read_text(encoding="utf-8"))
-    for name in {key.split(".")[1] for key in own if key.startswith("param.")}:
+    for name in own_settings(code):
         wanted = ["label", *map(str, PARAMS[name].choices)]
         if PARAMS[name].optional and PARAMS[name].kind != "packed":
             wanted += ["none", "unset"]

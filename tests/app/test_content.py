@@ -12,7 +12,7 @@ import pytest
 from app import presets
 from app.params import PARAMS
 from app.teaching import teaching_groups
-from app.words import CONTENT, catalogue, sections
+from app.words import catalogue, sections
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = ("home", "advantages", "clip", "kl", "reduction")
@@ -28,14 +28,6 @@ def test_every_key_in_the_code_is_in_the_catalogue():
     used = {key for path in CODE for key in re.findall(r"\bt\(\s*\"([a-z_.0-9-]+)\"", path.read_text())}
     assert used
     assert sorted(used - set(catalogue())) == []
-
-
-def test_no_key_is_defined_in_two_files():
-    owners: dict[str, list[str]] = {}
-    for path in (CONTENT / "en").glob("labels*.json"):
-        for key in json.loads(path.read_text(encoding="utf-8")):
-            owners.setdefault(key, []).append(path.name)
-    assert {key: files for key, files in owners.items() if len(files) > 1} == {}
 
 
 def test_every_setting_choice_and_readout_has_its_words():
