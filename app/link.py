@@ -51,8 +51,8 @@ def to_query(view: View) -> dict[str, str]:
         if len(packed) <= MAX_LINK:
             query["gx"] = packed
     for name, param in PARAMS.items():
-        if name in view.chosen:
-            query[name] = param.write(view.chosen[name])
+        if name in view.chosen and len(text := param.write(view.chosen[name])) <= MAX_LINK:
+            query[name] = text
     return query
 
 

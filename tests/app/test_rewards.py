@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
@@ -179,6 +180,27 @@ def test_a_paste_that_does_not_fit_keeps_the_last_completions_or_is_one_text(ope
         assert tuple(kept) == bench_cases()["sum"].texts
     else:
         assert kept == [pasted]
+
+
+def test_completions_too_long_for_a_link_stay_and_the_page_says_so(open_page):
+    at = open_page("rewards")
+    rng = random.Random(0)
+    long = json.dumps(["".join(rng.choices("abcdefghijklmnopqrstuvwxyz ", k=3900)) for _ in range(MAX_TEXTS)])
+    at.text_area(key="bench-paste").set_value(long)
+    at.button(key="bench-use-paste").click().run()
+    sound(at)
+    assert shown_texts(at) == json.loads(long)
+    assert t("bench.left_out") in [c.value for c in at.caption]
+    assert "bench_x" not in link.to_query(at.session_state["grpo_lab"].view)
+
+
+def test_a_bench_too_large_for_a_group_says_so_and_the_last_group_stays(open_page):
+    at = open_page("rewards", {"bench_x": texts.packed(Bench("", "", ("字" * 3999,) * MAX_TEXTS))})
+    before = at.session_state["grpo_lab"].view.group
+    at.button(key="bench-use").click().run()
+    sound(at)
+    assert "larger than the explorer shows" in at.error[0].value
+    assert at.session_state["grpo_lab"].view.group == before
 
 
 def test_hostile_text_is_scored_as_text_and_never_drawn_as_markup(open_page):

@@ -163,6 +163,9 @@ def notice(path: Trajectory) -> tuple[str, dict[str, Any]]:
         return "gae-td", numbers
     if path.lam == 1:
         return "gae-measured", numbers
+    step, measured = (float(path.under(lam)[path.at]) for lam in (0.0, 1.0))
+    if step * measured < 0:
+        return "gae-flip", {**numbers, "td": signed(step, 2), "measured": signed(measured, 2)}
     return "gae", numbers
 
 

@@ -80,7 +80,7 @@ def settings(lens: Lens) -> None:
     )
     for row, p in zip(chances, one.reference, strict=False):
         row["unit"] = "" if abs(row["value"] - p) < 5e-4 else t("control.normalised", p=f"{p:.3f}")
-    rewards = widgets.cell_rows("opt_r", [t("control.answer_reward", name=a) for a in answers], color=_color("up"))
+    rewards = widgets.cell_rows("opt_r", [t("control.answer_reward", name=a) for a in answers], color=_color("up_text"))
     pairs = [row for both in zip(chances, rewards, strict=False) for row in both]
     size = widgets.count_row(["opt_ref", "opt_r"], t("control.answers"))
     widgets.controls("dpo-optimum", [{**slider("opt_beta"), "wide": True}, *pairs, size], two=True)

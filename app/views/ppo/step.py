@@ -87,7 +87,7 @@ def settings(lens: Lens) -> None:
     for row, p in zip(chances, weights / weights.sum(), strict=False):
         row["unit"] = "" if abs(row["value"] - p) < 5e-4 else t("control.normalised", p=f"{p:.3f}")
     rewards = widgets.cell_rows(
-        "nat_r", [t("control.answer_reward", name=a) for a in ANSWERS], color=widgets.colors().up
+        "nat_r", [t("control.answer_reward", name=a) for a in ANSWERS], color=widgets.colors().up_text
     )
     widgets.controls("trust-step", [slider("nat_d"), *chances, *rewards])
 

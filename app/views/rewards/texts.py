@@ -118,6 +118,8 @@ def editor(bench: Bench) -> None:
         _line(bench, "gold", limit=200)
     with more:
         menu(bench)
+    if len(state.get("bench_x") or "") > link.MAX_LINK:
+        st.caption(t("bench.left_out"))
     per_row = 4 if len(bench.texts) > 2 else 2
     for start in range(0, len(bench.texts), per_row):
         columns = st.columns(per_row, gap="small")
