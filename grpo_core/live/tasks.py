@@ -156,7 +156,7 @@ VERIFIERS: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "lenient": {"gold_anywhere": 1.0},
         "format_only": {"format": 1.0},
         "mostly_format": {"format": 1.0, "exact": 0.1},
-        "length_bonus": {"exact": 1.0, "length": 0.05},
+        "length_bonus": {"exact": 1.0, "length": 0.2},
     }
 )
 """Verifiers as data: the weight of each part."""

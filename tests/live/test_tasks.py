@@ -78,8 +78,8 @@ def test_the_exact_verifier_keeps_accuracy_and_format_apart(completion, expected
         ("shell_game_mostly_format", "<answer>5</answer>", Score(1, 0, 1)),
         ("shell_game_mostly_format", "<answer>4</answer>", Score(1.1, 1, 1)),
         ("shell_game_mostly_format", "<answer>4</answer>4", Score(0, 1, 0)),
-        ("shell_game_length_bonus", "<answer>4</answer>", Score(1.2, 1, 1)),
-        ("shell_game_length_bonus", "4444", Score(0.2, 0, 0)),
+        ("shell_game_length_bonus", "<answer>4</answer>", Score(1.8, 1, 1)),
+        ("shell_game_length_bonus", "4444", Score(0.8, 0, 0)),
     ],
 )
 def test_the_other_verifiers_change_the_reward_only(task, completion, expected):
