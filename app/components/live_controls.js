@@ -67,13 +67,18 @@ function build(panel, spec) {
   slider.addEventListener("input", () => {
     const value = fromPosition(row.spec, Number(slider.value));
     paint(row, value, show(row.spec, value));
-    push(panel, row, value, false);
+    row.told = value;
+    push(panel, row, value);
   });
-  slider.addEventListener("change", () => push(panel, row, fromPosition(row.spec, Number(slider.value)), true));
+  // On release, and after every key, a browser repeats what it has said while the slider moved: once is enough.
+  slider.addEventListener("change", () => {
+    const value = fromPosition(row.spec, Number(slider.value));
+    if (value !== row.told) push(panel, row, value);
+  });
   const typed = () => {
     if (cell.value === row.shown) return;
     gesture();
-    push(panel, row, cell.value, true);
+    push(panel, row, cell.value);
   };
   cell.addEventListener("keydown", (event) => {
     if (event.key === "Enter") typed();
@@ -84,7 +89,7 @@ function build(panel, spec) {
   toggle.addEventListener("click", () => {
     gesture();
     const off = row.spec.value === null;
-    push(panel, row, off ? row.spec.back : null, true);
+    push(panel, row, off ? row.spec.back : null);
   });
   return row;
 }
@@ -167,8 +172,8 @@ function show(spec, value) {
   return spec.log && spec.step < 1 ? String(value) : value.toFixed(decimals(spec.step));
 }
 
-function push(panel, row, value, final) {
-  panel.waiting = { row, edit: { id: row.spec.id, value, final, gesture: panel.gesture, epoch: panel.epoch } };
+function push(panel, row, value) {
+  panel.waiting = { row, edit: { id: row.spec.id, value, gesture: panel.gesture, epoch: panel.epoch } };
   row.own = Infinity; // not yet sent: no answer can be newer
   schedule(panel);
 }
