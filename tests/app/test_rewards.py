@@ -68,8 +68,8 @@ def test_every_snippet_prints_rewards_and_advantages(open_page, name):
 @pytest.mark.parametrize(
     ("name", "section"),
     [
-        ("honest", "The completions that say the right answer earn the most"),
-        ("format-only", "earns as much as completion 1 without saying"),
+        ("honest", "The completions that mark the right answer"),
+        ("format-only", "earns as much as completion 1 although it marks no right answer"),
         ("misread", "is paid in full although it gives no such answer"),
         ("anywhere", "reward hacking"),
         ("bonus", "reward hacking"),
