@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test lint types pytest browser bench clean
+.PHONY: run test lint types pytest browser bench screenshots clean
 
 run: $(VENV)/.run
 	@$(PY) tools/run.py $(ARGS)
@@ -26,6 +26,9 @@ browser: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(PY) -m benchmarks.live
+
+screenshots: $(VENV)/.test
+	$(PY) -m tools.screenshots $(ARGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis
