@@ -95,7 +95,15 @@ from grpo_core.sampling import (
     sampling_distribution,
     sampling_mismatch,
 )
-from grpo_core.statistics import batch_statistics, kind_counts, length_statistics, ratio_histogram, reward_statistics
+from grpo_core.statistics import (
+    advantage_statistics,
+    batch_statistics,
+    kind_counts,
+    length_statistics,
+    ratio_histogram,
+    ratio_statistics,
+    reward_statistics,
+)
 from grpo_core.surrogates import SURROGATES, clip_saturated, clipped_slope, clipped_surrogate
 from grpo_core.trust_region import (
     PerformanceDifference,
@@ -137,6 +145,7 @@ __all__ = [
     "StepKL",
     "Whitening",
     "accuracy_reward",
+    "advantage_statistics",
     "as_rewards",
     "baseline_report",
     "batch_statistics",
@@ -200,6 +209,7 @@ __all__ = [
     "prefixes",
     "process_advantages",
     "ratio_histogram",
+    "ratio_statistics",
     "regularised_value",
     "return_reports",
     "returns_to_go",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from grpo_core._arrays import Array, namespace, stop_gradient
+from grpo_core._arrays import Array, namespace, number, stop_gradient
 from grpo_core.advantages import KINDS, group_advantages, group_kind
 from grpo_core.aggregation import masked_mean, sequence_mean
 from grpo_core.groups import GroupBatch
@@ -75,6 +75,36 @@ def ratio_histogram(ratio: Array, mask: Array, *, bins: int = 41, span: float = 
     values = np.asarray([float(x) for x in stop_gradient(ratio)[mask]])
     edges = np.linspace(1.0 - span, 1.0 + span, bins + 1)
     return np.histogram(np.clip(values, edges[0], edges[-1]), bins=edges)[0], edges
+
+
+def ratio_statistics(
+    ratio: Array, mask: Array, *, epsilon_low: float = 0.2, epsilon_high: float = 0.2
+) -> dict[str, float]:
+    """Return the smallest and largest ratio under `mask`, and ``ratio/outside_mean``, the share outside the clip range.
+
+    Outside counts on both sides, whatever the advantage: clipping only ends a token's own pull, so that ratios do leave
+    the range. The clip fraction counts the side that stops the pull. No tokens: 1, 1 and 0.
+    """
+    low, high = 1.0 - number(epsilon_low, "epsilon_low", low=0.0, high=1.0), 1.0 + number(epsilon_high, "epsilon_high")
+    values = np.asarray([float(x) for x in stop_gradient(ratio)[mask]])
+    if not values.size:
+        return {"ratio/min": 1.0, "ratio/max": 1.0, "ratio/outside_mean": 0.0}
+    outside = (values < low) | (values > high)
+    return {
+        "ratio/min": float(values.min()),
+        "ratio/max": float(values.max()),
+        "ratio/outside_mean": float(outside.mean()),
+    }
+
+
+def advantage_statistics(advantages: Array) -> dict[str, float]:
+    """Return the mean size, the smallest and the largest of the advantages, an array of any shape with at least one."""
+    values = np.asarray(stop_gradient(advantages), dtype=float)
+    return {
+        "advantages/abs_mean": float(np.abs(values).mean()),
+        "advantages/min": float(values.min()),
+        "advantages/max": float(values.max()),
+    }
 
 
 def length_statistics(lengths: Array, truncated: Array) -> dict[str, float]:

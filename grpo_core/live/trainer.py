@@ -18,6 +18,7 @@ from torch import Tensor
 from grpo_core import (
     AdvantageSpec,
     GroupAdvantages,
+    advantage_statistics,
     as_rewards,
     compute_advantages,
     get_recipe,
@@ -29,6 +30,7 @@ from grpo_core import (
     masked_mean,
     multi_reward_advantages,
     ratio_histogram,
+    ratio_statistics,
     reward_statistics,
 )
 from grpo_core.live.commands import Command
@@ -182,9 +184,10 @@ class Run:
         clock.lap("probe")
         self.step += 1
         measured = {**_behaviour(drawn, self.config), **_distances(rollout, probe), **self._refilled(drawn, judged)}
-        metrics = {**learned, **measured, **self._settings(), **self._speed(drawn.rollout, clock)}
+        pulls = advantage_statistics(judged.advantages.advantages)
+        metrics = {**learned, **measured, **pulls, **self._settings(), **self._speed(drawn.rollout, clock)}
         groups = group_events(self.policy, judged, probe)
-        return self.event("step", **_rounded(metrics), **_histogram(rollout, probe), groups=groups)
+        return self.event("step", **_rounded(metrics), **_ratios(rollout, probe, self.config), groups=groups)
 
     # --- the parts of a step ----------------------------------------------------------------------
 
@@ -420,14 +423,19 @@ def _mean_part(drawn: Draw, part: str) -> float:
     return float(np.mean([getattr(score, part) for score in drawn.scores]))
 
 
-def _histogram(rollout: Rollout, probe: _Probe) -> Event:
-    """The importance ratios after the update, counted; nothing when the probe is off."""
+def _ratios(rollout: Rollout, probe: _Probe, config: RunConfig) -> Event:
+    """The importance ratios after the update: extremes, share outside the clip range, histogram; nothing without probe.
+
+    The clip fraction is another thing: it is taken at each update, before the weights move.
+    """
     if probe.logp is None:
         return {}
-    mask = rollout.completions.mask
-    ratio = importance_ratio(probe.logp, rollout.logp, mask)
-    counts, edges = ratio_histogram(ratio.cpu().numpy(), mask.cpu().numpy())
-    return {"ratio_histogram": {"edges": [round(x, 6) for x in edges.tolist()], "counts": counts.tolist()}}
+    ratio = importance_ratio(probe.logp, rollout.logp, rollout.completions.mask).cpu().numpy()
+    mask = rollout.completions.mask.cpu().numpy()
+    counts, edges = ratio_histogram(ratio, mask)
+    picture = {"edges": [round(x, 6) for x in edges.tolist()], "counts": counts.tolist()}
+    epsilons = {"epsilon_low": config.epsilon_low, "epsilon_high": config.epsilon_high}
+    return {**_rounded(ratio_statistics(ratio, mask, **epsilons)), "ratio_histogram": picture}
 
 
 def _own_tokens(rollout: Rollout) -> list[list[int]]:

@@ -160,3 +160,17 @@ def test_the_surrogate_can_be_unclipped_or_clipped():
     assert last["clip_ratio/region_mean"] > 0
     assert free["saturated_mean"] == 0 < last["saturated_mean"]
     assert last["loss"] != free["loss"]
+
+
+def test_clipping_is_no_wall_even_with_one_update_nothing_is_clipped_and_ratios_leave_the_range():
+    steps = steps_of(RunConfig(steps=4, learning_rate=2e-3, **FAST))
+    assert all(step["clip_ratio/region_mean"] == 0 for step in steps)
+    assert all(step["ratio/outside_mean"] > 0.02 for step in steps)
+    assert all(step["ratio/min"] < 0.8 and step["ratio/max"] > 1.2 for step in steps)
+
+
+def test_the_size_of_the_advantages_is_told():
+    step = steps_of(RunConfig(steps=1, **FAST))[0]
+    advantages = [a for group in step["groups"] for a in group["advantages"]]
+    assert step["advantages/abs_mean"] == pytest.approx(sum(map(abs, advantages)) / len(advantages), abs=1e-6)
+    assert (step["advantages/min"], step["advantages/max"]) == pytest.approx((min(advantages), max(advantages)))

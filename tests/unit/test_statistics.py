@@ -6,11 +6,13 @@ import pytest
 from grpo_core import (
     GroupBatch,
     Objective,
+    advantage_statistics,
     batch_statistics,
     kind_counts,
     length_statistics,
     loss_terms,
     ratio_histogram,
+    ratio_statistics,
     reward_statistics,
 )
 
@@ -134,3 +136,27 @@ class TestRewardStatistics:
         result = reward_statistics([[np.nan, np.nan]])
         assert math.isnan(result["reward"])
         assert result["reward_std"] == 0.0
+
+
+class TestRatioAndAdvantageStatistics:
+    def test_outside_counts_both_sides_under_the_mask(self):
+        ratio = np.array([[0.7, 0.8, 1.0, 99.0], [1.2, 1.21, 1.0, 1.0]])
+        mask = np.array([[True, True, True, False], [True, True, True, True]])
+        assert ratio_statistics(ratio, mask) == {
+            "ratio/min": 0.7, "ratio/max": 1.21, "ratio/outside_mean": pytest.approx(2 / 7),
+        }  # fmt: skip
+
+    def test_the_range_is_the_runs_own(self):
+        ratio, mask = np.array([[0.7, 1.25, 1.3]]), np.ones((1, 3), dtype=bool)
+        found = ratio_statistics(ratio, mask, epsilon_low=0.4, epsilon_high=0.28)
+        assert found["ratio/outside_mean"] == pytest.approx(1 / 3)
+        with pytest.raises(ValueError, match="epsilon_low must be between 0 and 1"):
+            ratio_statistics(ratio, mask, epsilon_low=1.5)
+
+    def test_no_tokens_have_moved_nowhere(self):
+        found = ratio_statistics(np.ones((1, 2)), np.zeros((1, 2), dtype=bool))
+        assert found == {"ratio/min": 1.0, "ratio/max": 1.0, "ratio/outside_mean": 0.0}
+
+    def test_advantages_of_any_shape(self):
+        found = advantage_statistics(np.array([[1.0, -3.0], [0.0, 0.0]]))
+        assert found == {"advantages/abs_mean": 1.0, "advantages/min": -3.0, "advantages/max": 1.0}
