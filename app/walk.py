@@ -133,9 +133,9 @@ def both(first: Chain, second: Chain) -> str:
         ("r", first.ratio, second.ratio, 3),
         ("J", first.objective, second.objective, 3),
         (r"D = \partial J / \partial\log\pi", first.drive, second.drive, 3),
-        ("w", first.weight, second.weight, 4),
-        (r"\text{adds to the loss}", first.contribution, second.contribution, 4),
-        (r"\textbf{pull}", first.pull, second.pull, 4),
+        ("w", first.weight, second.weight, 5),
+        (r"\text{adds to the loss}", first.contribution, second.contribution, 5),
+        (r"\textbf{pull}", first.pull, second.pull, 5),
     ]
     if first.kl_drive or second.kl_drive or first.kl or second.kl:
         rows.insert(4, ("k", first.kl, second.kl, 4))
@@ -256,8 +256,30 @@ def ratio_lines(lens: Lens, at: Chain) -> list[str]:
 def objective_lines(lens: Lens, at: Chain) -> list[str]:
     """Return the surrogate's value, and its derivative by this token's log-probability."""
     symbols, numbers = _OBJECTIVE[lens.objective.surrogate](lens, at)
+    clip = [clip_line(lens, at)] if lens.objective.surrogate in ("clip", "clip_cov") else []
     drive = rf"D &= \frac{{\partial J}}{{\partial\log\pi}} = {_drive_text(lens, at)}{latex(at.drive, sign=True)}"
-    return [*_fold("J", symbols, numbers, latex(at.objective, sign=True)), drive]
+    return [*clip, *_fold("J", symbols, numbers, latex(at.objective, sign=True)), drive]
+
+
+def clip_line(lens: Lens, at: Chain) -> str:
+    """Return the ratio held inside the clip range."""
+    low, high = _range(lens)
+    inside = rf"{_ratio(at.ratio)},\ {_plain(low)},\ {_plain(high)}"
+    return rf"c &= \mathrm{{clip}}({inside}) = {_ratio(_held(lens, at))}"
+
+
+def _range(lens: Lens) -> tuple[float, float]:
+    return 1 - lens.objective.epsilon_low, 1 + lens.objective.epsilon_high
+
+
+def _held(lens: Lens, at: Chain) -> float:
+    low, high = _range(lens)
+    return min(max(at.ratio, low), high)
+
+
+def _ratio(value: float) -> str:
+    """Return a ratio with as many decimals as a clip range of a few in ten thousand needs."""
+    return latex(value, 4)
 
 
 def _drive_text(lens: Lens, at: Chain) -> str:
@@ -272,14 +294,10 @@ def _drive_text(lens: Lens, at: Chain) -> str:
 
 
 def _clip(lens: Lens, at: Chain) -> tuple[str, str]:
-    o, a, r = lens.objective, bracketed(at.advantage), latex(at.ratio)
-    low, high = _plain(1 - o.epsilon_low), _plain(1 + o.epsilon_high)
-    first = "r A" if o.delta is None else r"\min(r, \delta) A"
-    number = rf"{r} \cdot {a}" if o.delta is None else rf"\min({r}, {_plain(o.delta)}) \cdot {a}"
-    return (
-        rf"\min\!\big({first},\ \mathrm{{clip}}(r) A\big)",
-        rf"\min\!\big({number},\ \mathrm{{clip}}({r},\, {low},\, {high}) \cdot {a}\big)",
-    )
+    a, r, delta = bracketed(at.advantage), _ratio(at.ratio), lens.objective.delta
+    first = "r A" if delta is None else r"\min(r, \delta) A"
+    number = rf"{r} \cdot {a}" if delta is None else rf"\min({r}, {_plain(delta)}) \cdot {a}"
+    return rf"\min({first},\ c A)", rf"\min({number},\ {_ratio(_held(lens, at))} \cdot {a})"
 
 
 def _product(lens: Lens, at: Chain) -> tuple[str, str]:
@@ -393,12 +411,12 @@ def weight_line(lens: Lens, at: Chain) -> str:
         "sequence_sum": (r"\frac{1}{G}", rf"\frac{{1}}{{{size}}}"),
         "token_sum": ("1", "1"),
     }[lens.objective.aggregation]
-    return rf"w &= {symbols} = {numbers} = {latex(at.weight, 4)}"
+    return rf"w &= {symbols} = {numbers} = {_fine(at.weight)}"
 
 
 def contribution_lines(lens: Lens, at: Chain) -> list[str]:
     """Return what the token adds to the loss."""
-    beta, value, weight = lens.objective.beta, latex(at.contribution, 4, sign=True), latex(at.weight, 4)
+    beta, value, weight = lens.objective.beta, _fine(at.contribution, sign=True), _fine(at.weight)
     if beta == 0:
         return _fold(r"\text{adds}", "-w J", rf"-{weight} \cdot {bracketed(at.objective)}", value)
     inside = rf"-{bracketed(at.objective)} + {_plain(beta)} \cdot {latex(at.kl)}"
@@ -407,14 +425,20 @@ def contribution_lines(lens: Lens, at: Chain) -> list[str]:
 
 def pull_lines(lens: Lens, at: Chain) -> list[str]:
     """Return the token's pull."""
-    beta, weight = lens.objective.beta, latex(at.weight, 4)
-    value = rf"\boldsymbol{{{latex(at.pull, 4, sign=True)}}}"
+    beta, weight = lens.objective.beta, _fine(at.weight)
+    value = rf"\boldsymbol{{{_fine(at.pull, sign=True)}}}"
     gradient = r"-\frac{\partial\mathcal{L}}{\partial\log\pi}"
     if beta == 0:
         return _fold(r"\textbf{pull}", rf"{gradient} = w D", rf"{weight} \cdot {bracketed(at.drive)}", value)
     inside = rf"{latex(at.drive)} - {_plain(beta)} \cdot {bracketed(at.kl_drive)}"
     symbols = rf"{gradient} = w \big(D - \beta\, \tfrac{{\partial k}}{{\partial\log\pi}}\big)"
     return _fold(r"\textbf{pull}", symbols, rf"{weight} \cdot ({inside})", value)
+
+
+def _fine(value: float, *, sign: bool = False) -> str:
+    """Return a number with as few decimals as keep it within half a thousandth of itself: four to seven."""
+    enough = (d for d in range(4, 7) if abs(round(value, d) - value) <= 5e-4 * abs(value))
+    return latex(value, next(enough, 7), sign=sign)
 
 
 def _plain(value: float) -> str:

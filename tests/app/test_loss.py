@@ -187,7 +187,7 @@ def test_a_tokens_walk_ends_at_its_pull(recipe):
                 total += at.contribution
                 lines = walk.lines(lens, at)
                 assert all("nan" not in line for line in lines)
-                assert lines[-1].rstrip("}").endswith(walk.latex(at.pull, 4, sign=True).rstrip("}"))
+                assert lines[-1].rstrip("}").endswith(walk._fine(at.pull, sign=True).rstrip("}"))
         assert total == pytest.approx(float(lens.terms.loss), abs=1e-12)
 
 
