@@ -45,11 +45,11 @@ class Heat:
 
     @property
     def digits(self) -> int:
-        """Decimals that show the largest value with three digits, at least three (one for a percentage)."""
+        """Decimals that show the largest value with two digits, at least three (one for a percentage)."""
         largest = 100 * self.reach if self.share else self.reach
         if largest <= 0:
             return 3
-        return int(np.clip(2 - np.floor(np.log10(largest)), 1 if self.share else 3, 6))
+        return int(np.clip(1 - np.floor(np.log10(largest)), 1 if self.share else 3, 6))
 
     def text(self, value: float) -> str:
         """Return one value as text, with its sign."""

@@ -31,7 +31,7 @@ def draw(lens: Lens) -> None:
 def _recipe(lens: Lens) -> None:
     """Draw the recipe in the bar: where it is defined, its equations, its data."""
     recipe = get_recipe(lens.values["recipe"])
-    st.subheader(recipe_title(recipe.name), anchor=False)
+    st.header(recipe_title(recipe.name), anchor=False)
     st.markdown(widgets.literal(recipe_note(recipe.name)))
     st.caption(widgets.literal(str(recipe.source)))
     columns = st.columns(2, gap="large")
