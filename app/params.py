@@ -150,7 +150,7 @@ _PPO = (
     _choice("trust_view", ("bound", "step")),
     _number("alpha", 0.1, 0.0, 0.5, 0.005),
     _number("a_max", 1.0, 0.05, 10.0, 0.05, ceiling=1000.0),
-    _whole("horizon", 10, 1, 1000, log=True),
+    _whole("horizon", 10, 1, 100, log=True),
     _numbers("nat_p", (0.7, 0.2, 0.1), 0.0, 1.0, 0.01),
     _numbers("nat_r", (0.0, 1.0, 0.5), -1.0, 1.0, 0.01, **_FREE),
     _number("nat_d", 0.02, 1e-4, 1.0, 1e-4, log=True),
