@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app import frame, link, state
+from app import frame, link, state, widgets
 from app.components import component
 from app.frame import PARTS, Frame
 from app.words import t
@@ -15,6 +15,8 @@ OFFERED = tuple(part for part in PARTS if part != "menu")
 LARGE = """html { font-size: 20px !important; }
 [data-testid="stMainBlockContainer"] { max-width: 96rem !important; }"""
 GONE = "{ display: none !important; }"
+READABLE = '[data-testid="stWidgetLabel"] p {{ color: {ink} !important; opacity: 1 !important; }}'
+"""A locked control is still there to be read; Streamlit fades the label of what is disabled."""
 HIDDEN = {
     # The left one of the page's two columns. Its widgets are still there: what they say stays in force.
     "controls": '.st-key-page-body > [data-testid="stLayoutWrapper"] > [data-testid="stHorizontalBlock"]'
@@ -27,7 +29,9 @@ def style() -> str:
     """Return the style sheet of the current frame, empty if it is the usual one."""
     own = state.lab().frame
     rules = [f"{selector} {GONE}" for part, selector in HIDDEN.items() if own.hides(part)]
-    return "<style>" + "\n".join([*rules, *([LARGE] if own.present else [])]) + "</style>"
+    rules += [LARGE] if own.present else []
+    rules += [READABLE.format(ink=widgets.colors().ink)] if own.lock else []
+    return "<style>" + "\n".join(rules) + "</style>"
 
 
 def buttons() -> None:

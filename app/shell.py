@@ -21,6 +21,12 @@ STYLE = """<style>
 .st-key-group-bar h1 { padding: 0 0 0.15rem; }
 .katex-display { padding: 0.35rem 0.5rem; }
 [data-testid="stCaptionContainer"] { opacity: 0.75; } /* Streamlit's 0.6 is too pale to read on white */
+button[kind="primary"] * { color: light-dark(#FFFFFF, #101418) !important; } /* white is too pale on the light blue */
+.stCode .token { color: inherit !important; }
+.stCode .token.keyword { color: light-dark(#0B5FA5, #6CB6EC) !important; } /* as in the pictures, dark enough to read */
+.stCode .token:is(.number, .boolean) { color: light-dark(#B34700, #F08A4B) !important; }
+.stCode .token.string { color: light-dark(#00735A, #4CC9A0) !important; }
+.stCode .token:is(.operator, .punctuation, .comment) { color: light-dark(#5B6670, #A3AEB8) !important; }
 .st-key-actions button { padding: 0.25rem 0.5rem; min-width: 2.4rem; }
 .st-key-actions button * { gap: 0; margin: 0; }
 .st-key-actions [data-testid="stPopoverButton"] div[aria-hidden] { display: none; }

@@ -5,7 +5,7 @@
 // data.name: the file name of a saved picture; data.alt: what a screen reader says; data.missing: said without Plotly.
 export default function ({ data, parentElement }) {
   const box = parentElement.querySelector(".live-plot");
-  box.setAttribute("role", "img");
+  box.setAttribute("role", "figure"); // not "img": the camera button is inside
   box.setAttribute("aria-label", data.alt);
   if (!box.style.minHeight) box.style.minHeight = data.figure.layout.height + "px";
   box.wanted = data;
