@@ -30,8 +30,9 @@ def wilson_interval(successes: Array, trials: Array, *, confidence: float = 0.95
     centre = (c + z * z / 2.0) / (n + z * z)
     spread = c * (n - c) / xp.where(n > 0, n, xp.ones_like(n))
     half = z * (spread + z * z / 4.0) ** 0.5 / (n + z * z)
-    # Clipped because rounding may leave -1e-17 where the exact end is 0.
-    return xp.clip(centre - half, 0.0, 1.0), xp.clip(centre + half, 0.0, 1.0)
+    zero = xp.zeros_like(centre)
+    # Without a failure (or a success) that end is exactly 1 (or 0); rounding would leave a little less.
+    return xp.where(c == 0, zero, centre - half), xp.where(c == n, zero + 1.0, centre + half)
 
 
 def clustered_interval(correct: Array, *, samples: int, confidence: float = 0.95) -> tuple[float, float]:

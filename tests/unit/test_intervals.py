@@ -35,6 +35,13 @@ def test_the_ends_are_where_the_score_test_stops_rejecting(trials, share, confid
     assert successes / trials - 1e-12 <= high <= 1
 
 
+@given(st.integers(1, 10_000), st.floats(0.01, 0.999))
+def test_without_a_failure_or_a_success_that_end_is_exact(trials, confidence):
+    assert wilson_interval(trials, trials, confidence=confidence)[1] == 1.0
+    assert wilson_interval(0, trials, confidence=confidence)[0] == 0.0
+    assert 0 < wilson_interval(trials, trials, confidence=confidence)[0] < 1
+
+
 def _erfinv(x):
     return float(torch.erfinv(torch.tensor(x, dtype=torch.float64)))
 
