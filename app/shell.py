@@ -31,7 +31,7 @@ button[kind="primary"] * { color: light-dark(#FFFFFF, #101418) !important; } /* 
 .st-key-actions button * { gap: 0; margin: 0; }
 .st-key-actions [data-testid="stPopoverButton"] div[aria-hidden] { display: none; }
 .st-key-actions button p { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
-.st-key-url-sync, .st-key-page-language { position: absolute; height: 0; overflow: hidden; }
+.st-key-url-sync, .st-key-page-language, .st-key-page-reach { position: absolute; height: 0; overflow: hidden; }
 .js-plotly-plot .modebar { opacity: 0; transition: opacity 0.15s; }
 .js-plotly-plot:hover .modebar { opacity: 1; }
 </style>"""
@@ -69,6 +69,7 @@ def language_switch() -> None:
             on_change=lambda: state.show(replace(state.lab().frame, language=st.session_state["language"])),
         )  # fmt: skip
         component("page_language", "<span></span>")(key="page-language", data={"language": own.language}, height=1)
+        component("page_reach", "<span></span>")(key="page-reach", height=1)
 
 
 def _head(page: str, bar: bool) -> None:
