@@ -71,7 +71,7 @@ def _scores(policy: Policy, problems: Sequence[Problem], rollout: Rollout) -> li
 
 def _greedy(scores: Sequence[Score]) -> dict[str, float]:
     """Shares of right and of well-formed answers, one a problem."""
-    return {**_share("accuracy", scores), "format": fmean(score.format for score in scores)}
+    return {**_share("accuracy", scores, len(scores)), "format": fmean(score.format for score in scores)}
 
 
 def _sampled(scores: Sequence[Score], samples: int) -> dict[str, float]:
@@ -95,23 +95,30 @@ def _strata(
     problems: Sequence[Problem], greedy: Sequence[Score], sampled: Sequence[Score], lengths: Sequence[int]
 ) -> list[dict[str, Any]]:
     """Accuracy within parts of the answers, easy to hard and short to long; parts without an answer are left out."""
-    moves = _groups(greedy, [problem.moves for problem in problems], str)
-    swaps = _groups(greedy, [len(problem.steps) for problem in problems], str)
-    bins = _groups(sampled, [int(np.searchsorted(LENGTHS, n)) for n in lengths], _bin)
-    named = (("moves", moves), ("swaps", swaps if len(swaps) > 1 else {}), ("length", bins))
+    samples = len(sampled) // len(problems)
+    once, each = range(len(problems)), [i // samples for i in range(len(sampled))]
+    swaps = [len(problem.steps) for problem in problems]
+    parts = {
+        "moves": _parts(greedy, once, [problem.moves for problem in problems], str),
+        "swaps": _parts(greedy, once, swaps, str) if len(set(swaps)) > 1 else {},
+        "length": _parts(sampled, each, [int(np.searchsorted(LENGTHS, n)) for n in lengths], _bin),
+    }
     return [
-        {"by": by, "value": value, "answers": len(scores), **_share("accuracy", scores)}
-        for by, found in named
-        for value, scores in found.items()
+        {"by": by, "value": value, "answers": len(scores), **_share("accuracy", scores, prompts)}
+        for by, found in parts.items()
+        for value, (scores, prompts) in found.items()
     ]
 
 
-def _groups(scores: Sequence[Score], keys: Sequence[int], name: Callable[[int], str]) -> dict[str, list[Score]]:
-    """Scores by key, keys in order."""
-    found: dict[int, list[Score]] = {key: [] for key in sorted(set(keys))}
-    for score, key in zip(scores, keys, strict=True):
-        found[key].append(score)
-    return {name(key): members for key, members in found.items()}
+def _parts(
+    scores: Sequence[Score], prompts: Sequence[int], keys: Sequence[int], name: Callable[[int], str]
+) -> dict[str, tuple[list[Score], int]]:
+    """Scores by key, keys in order, each with the number of prompts that they are from."""
+    found = {}
+    for key in sorted(set(keys)):
+        members = [i for i, other in enumerate(keys) if other == key]
+        found[name(key)] = [scores[i] for i in members], len({prompts[i] for i in members})
+    return found
 
 
 def _bin(number: int) -> str:
@@ -120,11 +127,11 @@ def _bin(number: int) -> str:
     return f"{first}-{LENGTHS[number]}" if number < len(LENGTHS) else f"{first}+"
 
 
-def _share(name: str, scores: Sequence[Score]) -> dict[str, float]:
-    """Share of right answers with its 95 % interval."""
-    right = sum(_right(score) for score in scores)
-    low, high = wilson_interval(right, len(scores))
-    return {name: right / len(scores), f"{name}_low": float(low), f"{name}_high": float(high)}
+def _share(name: str, scores: Sequence[Score], prompts: int) -> dict[str, float]:
+    """Share of right answers with its 95 % interval; several answers to one prompt count as one there, to be safe."""
+    share = sum(_right(score) for score in scores) / len(scores)
+    low, high = wilson_interval(share * prompts, prompts)
+    return {name: share, f"{name}_low": float(low), f"{name}_high": float(high)}
 
 
 def _right(score: Score) -> float:

@@ -33,7 +33,7 @@ def test_shares_and_intervals_are_those_of_the_answers(policy, measured, draw):
     right = round(found["accuracy"] * len(PROBLEMS))
     assert found["accuracy"] == right / len(PROBLEMS)
     low, high = wilson_interval(right, len(PROBLEMS))
-    assert (found["accuracy_low"], found["accuracy_high"]) == (float(low), float(high))
+    assert (found["accuracy_low"], found["accuracy_high"]) == pytest.approx((float(low), float(high)))
     assert found["sampled_accuracy_low"] < found["sampled_accuracy"] < found["sampled_accuracy_high"]
     # The start guesses or thinks: eight samples find the answer far more often than one.
     assert found["sampled_accuracy"] < 0.3
@@ -73,6 +73,16 @@ def test_strata_split_all_answers(measured):
     for problem in problems:
         counts[len(problem.steps)] += 1
     assert [part["answers"] for part in by["swaps"]] == [counts[n] for n in (3, 4, 5, 6)]
+
+
+def test_samples_of_one_prompt_count_once_in_an_interval(measured):
+    for part in measured(PROBLEMS[:5], samples=8)["strata"]:
+        if part["by"] == "length" and part["value"] == "1-4":
+            low, high = wilson_interval(part["accuracy"] * 5, 5)
+            assert part["answers"] > 20
+            assert (part["accuracy_low"], part["accuracy_high"]) == pytest.approx((float(low), float(high)))
+            return
+    pytest.fail("no short completions")
 
 
 def test_one_length_of_prompts_is_no_stratum(measured):
