@@ -1,5 +1,5 @@
 """Live: a small model that learns by GRPO while you watch."""
 
-from app.live_view import page
+from app.live.page import page
 
 page()

@@ -12,9 +12,9 @@ from app import state
 from app.components import component
 from app.figures import live as figures
 from app.figures.live import Token
+from app.live.tokens import step_tokens
 from app.live_plot import live_plot
 from app.live_reader import Look, Reader
-from app.live_tokens import step_tokens
 from app.numbers import plain, short, signed
 from app.widgets import colors, literal
 from app.words import known, language, prose, t
@@ -280,13 +280,18 @@ def _ratios(config: RunConfig, found: Mapping[str, Any], height: int) -> None:
 def open_in_explorer(config: RunConfig, group: Mapping[str, Any]) -> None:
     """Show the group on the formula pages, under the run's own recipe, beta and clip range."""
     try:
-        state.open_group(event_group(group))
+        take_up(config, group)
     except ValueError as error:
         st.error(literal(str(error)), icon=":material/block:")
         return
+    st.switch_page("../pages/advantages.py")
+
+
+def take_up(config: RunConfig, group: Mapping[str, Any]) -> None:
+    """Make the group and its run's settings those of the explorer. ValueError if the group is too large for it."""
+    state.open_group(event_group(group))
     state.put({"recipe": config.recipe})
     own = {"beta": config.beta, "eps_low": config.epsilon_low, "eps_high": config.epsilon_high}
     if config.scale_rewards != "recipe":
         own["scale"] = config.scale_rewards
     state.put(own)
-    st.switch_page("../pages/advantages.py")

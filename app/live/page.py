@@ -1,0 +1,96 @@
+"""The Live page: its parts, one at a time, named in the address. Everything shown is read from the run store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+
+import streamlit as st
+
+from app.live.board import refuse
+from app.live.source import open_store
+from app.live_reader import Reader
+from app.words import ENGLISH, language, plain_text, prose, t
+
+STEADY = """<style>
+.st-key-live-board [data-stale="true"], .st-key-live-groups [data-stale="true"] { opacity: 1 !important; }
+</style>"""
+"""While it redraws, Streamlit fades what it is about to replace: several times a second, that would be a flicker."""
+SETTLE = 0.06
+"""Seconds that a run of the whole page waits at its end, for its messages to leave. A fragment's run that begins before
+that makes Streamlit 1.67 drop the page's own messages for this fragment (ForwardMsgQueue.clear) but keep the news that
+the page is complete: the browser then throws the fragment's elements away, and what the reader had chosen in them."""
+PARTS = {
+    "watch": ("app.live.watch", "visibility"),
+    "compare": ("app.live_compare", "stacked_line_chart"),
+    "runs": ("app.live_runs", "list"),
+}
+"""The parts by their names in the address: the module whose section(source) draws the part, and the icon."""
+PART = "live-part"  # session key
+
+
+def page() -> None:
+    """Draw the page."""
+    st.html(STEADY)
+    keep_language()
+    title, choice = st.columns([1, 3], vertical_alignment="bottom")
+    title.title(t("page.live"), anchor=False)
+    with choice:
+        part = chosen_part()
+    st.markdown(prose("live", "question"))
+    refuse("")
+    source = open_store()
+    if source is not None:
+        section_of(part)(source)
+    time.sleep(SETTLE)
+
+
+def offered() -> list[str]:
+    """Return the parts that can be drawn."""
+    return [name for name, (module, _) in PARTS.items() if find_spec(module)]
+
+
+def section_of(part: str) -> Callable[[Reader], None]:
+    """Return the function that draws a part; its module is loaded only when it is shown."""
+    section: Callable[[Reader], None] = import_module(PARTS[part][0]).section
+    return section
+
+
+def chosen_part() -> str:
+    """Draw the choice of parts and return the one that the address names."""
+    names, wanted = offered(), st.query_params.get("part", "watch")
+    known = wanted if wanted in names else names[0]
+    if st.session_state.get(PART) != known:
+        st.session_state[PART] = known
+    st.segmented_control(
+        t("live.part"), names, key=PART, required=True, label_visibility="collapsed", on_change=_go,
+        format_func=lambda name: f":material/{PARTS[name][1]}: {t(f'live.part.{name}')}",
+    )  # fmt: skip
+    if known != wanted:
+        accepted = t("accept.one_of", choices=", ".join(names))
+        st.warning(t("link.value", name="part", text=plain_text(wanted), accepted=accepted), icon=":material/link:")
+    return known
+
+
+def _go() -> None:
+    """Write the chosen part into the address; the first one is left out."""
+    show_part(st.session_state[PART])
+
+
+def show_part(name: str) -> None:
+    """Name a part in the address, so that the next run of the page draws it."""
+    if name == next(iter(PARTS)):
+        st.query_params.pop("part", None)
+    else:
+        st.query_params["part"] = name
+
+
+def keep_language() -> None:
+    """Write the reader's language into the address; English is left out."""
+    wanted = None if language() == ENGLISH else language()
+    if wanted is None:
+        st.query_params.pop("lang", None)
+    elif st.query_params.get("lang") != wanted:
+        st.query_params["lang"] = wanted
