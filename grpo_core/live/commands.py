@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_core.live.config import check_live_setting
+from grpo_core.live.config import check_live_setting, with_recipe
 
-COMMANDS = ("pause", "resume", "stop", "step", "set")
+COMMANDS = ("pause", "resume", "stop", "step", "set", "refresh")
 
 
 @dataclass(frozen=True)
 class Command:
-    """One wish of a user: pause, resume, stop, step (one step, then pause), or set with settings to change."""
+    """One wish of a user: pause, resume, stop, step (one step, then pause), set with settings to change (a recipe among
+    them brings its own beta and clip range), or refresh (the reference becomes a copy of the policy).
+    """
 
     name: str
     value: Any = None
@@ -25,4 +27,4 @@ def check_command(name: str, value: Any) -> Any:
         return None
     if not isinstance(value, Mapping) or not value:
         raise ValueError(f"set takes the settings to change, as in {{'learning_rate': 2e-4}}; got {value!r}")
-    return {setting: check_live_setting(setting, wish) for setting, wish in value.items()}
+    return with_recipe({setting: check_live_setting(setting, wish) for setting, wish in value.items()})

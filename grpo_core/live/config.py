@@ -8,15 +8,36 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_core.live.faults import FAULTS
 from grpo_core.live.tasks import TASKS
+from grpo_core.live.verifiers import FILE_VERIFIERS
 
 if TYPE_CHECKING:
     from grpo_core import Objective, Recipe
 
+DTYPES = ("auto", "float32", "bfloat16")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 SCALES = ("recipe", "group", "batch", "none")
 SURROGATES = ("recipe", "clip", "unclipped")
-LIVE_SETTINGS = ("learning_rate", "beta", "epsilon_low", "epsilon_high", "temperature", "pace")
+LIVE_SETTINGS = (
+    "learning_rate",
+    "beta",
+    "epsilon_low",
+    "epsilon_high",
+    "temperature",
+    "pace",
+    "recipe",
+    "group_size",
+    "prompts_per_step",
+    "scale_rewards",
+    "surrogate",
+    "inner_epochs",
+    "top_p",
+    "refills",
+    "max_grad_norm",
+    "refresh_every",
+)
 """The settings that may change while a run is going on."""
+FROM_RECIPE = ("beta", "epsilon_low", "epsilon_high")
+"""The settings that a recipe brings along, with the advantages' scaling and the surrogate."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +50,15 @@ class RunConfig:
     the recipe's. refills is how many times a step may draw as many prompts again to replace groups without signal
     (dynamic sampling; 0: never). top_p below 1 cuts the tails off the sampling, and the ratio goes on dividing by the
     whole distribution. verifier_failures is the share of completions that the verifier cannot score; fault builds in
-    a mistake on purpose (see faults.py). pace is in steps a second, None is full speed. Every evaluation answers
-    eval_prompts held-out prompts greedily and by sampling: once, and eval_samples times at the start, at the end and
-    at every fourth evaluation. probe measures, after each update, the log-probabilities that KL and the ratio picture
-    need.
+    a mistake on purpose (see faults.py). refresh_every is how many steps pass until the reference becomes a copy of the
+    policy (0: never). pace is in steps a second, None is full speed. Every evaluation answers eval_prompts held-out
+    prompts greedily and by sampling: once, and eval_samples times at the start, at the end and at every fourth
+    evaluation. probe measures, after each update, the log-probabilities that KL and the ratio picture need.
+
+    model "" is the task's own start; else a built-in model, a folder, a GGUF file or a hub id (see sources.py), in the
+    precision dtype. lora_rank above 0 trains an adapter of that rank and freezes the model. task_file is a JSONL file of
+    prompts and answers that takes the task's place (see task_files.py), judged by verifier, a name in FILE_VERIFIERS, or
+    by the Python code in verifier_file, where the operator allows it.
     """
 
     task: str = "shell_game"
@@ -55,12 +81,19 @@ class RunConfig:
     steps: int = 120
     max_new_tokens: int = 14
     max_grad_norm: float = 1.0
+    refresh_every: int = 0
     pace: float | None = 5.0
     eval_every: int = 5
     eval_prompts: int = 100
     eval_samples: int = 8
     probe: bool = True
     device: str = "auto"
+    model: str = ""
+    dtype: str = "auto"
+    lora_rank: int = 0
+    task_file: str = ""
+    verifier: str = "answer"
+    verifier_file: str = ""
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -71,9 +104,7 @@ class RunConfig:
     @classmethod
     def for_recipe(cls, recipe: str, **settings: Any) -> "RunConfig":
         """Take beta and the clip range from the recipe itself, unless the settings name them."""
-        objective = _recipe(check_setting("recipe", recipe)).objective
-        own = {name: getattr(objective, name) for name in ("beta", "epsilon_low", "epsilon_high")}
-        return cls(recipe=recipe, **{**own, **settings})
+        return cls(**with_recipe({"recipe": recipe, **settings}))
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> "RunConfig":
@@ -116,6 +147,18 @@ def check_live_setting(name: str, value: Any) -> Any:
     if name not in LIVE_SETTINGS:
         raise ValueError(f"{name!r} cannot change during a run: accepted are {', '.join(LIVE_SETTINGS)}")
     return check_setting(name, value)
+
+
+def with_recipe(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the settings to change; a recipe among them brings its own where nothing else is said.
+
+    Its own are beta, the clip range, the scaling of the advantages and the surrogate.
+    """
+    if "recipe" not in settings:
+        return dict(settings)
+    objective = _recipe(check_setting("recipe", settings["recipe"])).objective
+    own = {name: getattr(objective, name) for name in FROM_RECIPE}
+    return {**own, "scale_rewards": "recipe", "surrogate": "recipe", **settings}
 
 
 def accepted(name: str) -> str:
@@ -247,13 +290,20 @@ _RULES: dict[str, _Rule] = {
     "fault": _one_of(FAULTS),
     "seed": _whole(0, 2**31 - 1),
     "steps": _whole(1, 100_000),
-    "max_new_tokens": _whole(1, 48),
+    "max_new_tokens": _whole(1, 4096),
     "max_grad_norm": _real(0.0, 1e6, above=True),
+    "refresh_every": _whole(0, 100_000),
     "pace": _real(0.0, 1000.0, above=True, optional=True),
     "eval_every": _whole(1, 100_000),
     "eval_prompts": _whole(1, 2000),
     "eval_samples": _whole(1, 64),
     "probe": _Rule(_flag, lambda: "true or false"),
     "device": _one_of(DEVICES),
+    "model": _Rule(_text, lambda: "a built-in model, a folder or a hub id, at most 500 characters"),
+    "dtype": _one_of(DTYPES),
+    "lora_rank": _whole(0, 1024),
+    "task_file": _Rule(_text, lambda: "the path of a JSONL file, at most 500 characters"),
+    "verifier": _one_of(FILE_VERIFIERS),
+    "verifier_file": _Rule(_text, lambda: "the path of a Python file, at most 500 characters"),
     "note": _Rule(_text, lambda: "a text of at most 500 characters"),
 }

@@ -34,7 +34,7 @@ from grpo_core import (
     reward_statistics,
 )
 from grpo_core.live.commands import Command
-from grpo_core.live.config import RunConfig, objective_of
+from grpo_core.live.config import RunConfig, objective_of, with_recipe
 from grpo_core.live.draws import Draw, join_draws, with_none
 from grpo_core.live.engines import Engine, Prompts, make_engine
 from grpo_core.live.evaluate import evaluate
@@ -68,6 +68,7 @@ def train(config: RunConfig, commands: Commands | None = None) -> Iterator[Event
             if run.stopped:
                 break
             yield run.step_event()
+            yield from run.refresh_event()
             if run.step % run.config.eval_every == 0 or run.step == run.config.steps:
                 yield run.eval_event()
     except DivergedError as error:
@@ -120,7 +121,9 @@ class Run:
         self.policy = load_policy(self.task.start, config.device)
         use_threads(self.policy)
         self.engine = make_engine(self.policy)
-        self.reference = make_engine(load_policy(self.task.start, config.device))
+        self.reference_policy = load_policy(self.task.start, config.device)
+        self.reference = make_engine(self.reference_policy)
+        self.refreshed = False
         self.optimizer = Optimizer(self.policy.model, learning_rate=config.learning_rate)
         self.prompts = random.Random(f"prompts {config.seed}")
         self.chances = torch.Generator().manual_seed(config.seed)
@@ -188,6 +191,21 @@ class Run:
         metrics = {**learned, **measured, **pulls, **self._settings(), **self._speed(drawn.rollout, clock)}
         groups = group_events(self.policy, judged, probe)
         return self.event("step", **_rounded(metrics), **_ratios(rollout, probe, self.config), groups=groups)
+
+    def refresh_event(self) -> Iterator[Event]:
+        """Make the reference a copy of the policy where it is due, and say so."""
+        every = self.config.refresh_every
+        if every and self.step % every == 0:
+            self.refresh()
+            yield self.event("command", name="refresh", value={"every": every})
+
+    def refresh(self) -> None:
+        """Copy the policy into the reference, in place: engines hold the very tensors of their model."""
+        with torch.no_grad():
+            pairs = zip(self.reference_policy.model.parameters(), self.policy.model.parameters(), strict=True)
+            for reference, parameter in pairs:
+                reference.copy_(parameter)
+        self.refreshed = True
 
     # --- the parts of a step ----------------------------------------------------------------------
 
@@ -283,7 +301,7 @@ class Run:
         return {name: value for name, value in found.items() if not name.startswith("kl")}
 
     def _settings(self) -> dict[str, float]:
-        names = ("learning_rate", "beta", "epsilon_low", "epsilon_high", "temperature")
+        names = ("learning_rate", "beta", "epsilon_low", "epsilon_high", "temperature", "group_size", "inner_epochs")
         return {name: getattr(self.config, name) for name in names}
 
     def _speed(self, rollout: Rollout, clock: _Clock) -> dict[str, float]:
@@ -325,19 +343,24 @@ class Run:
 
     def _take(self) -> Iterator[Event]:
         for command in self._commands():
-            yield self.event("command", name=command.name, value=command.value, **self._apply(command))
+            yield self.event("command", name=command.name, **{"value": command.value, **self._apply(command)})
 
     def _apply(self, command: Command) -> dict[str, Any]:
         """Let a command take effect; a setting that is not accepted changes nothing and says why."""
-        if command.name == "set":
+        name = command.name
+        if name == "set":
             try:
-                self.config = self.config.changed(**command.value)
+                changes = with_recipe(command.value)
+                self.config = self.config.changed(**changes)
             except (TypeError, ValueError) as error:
                 return {"refused": str(error)}
+            return {"value": changes}
+        if name == "refresh":
+            self.refresh()
             return {}
-        self.stopped = self.stopped or command.name == "stop"
-        self.paused = {"pause": True, "step": True, "resume": False}.get(command.name, self.paused)
-        self._steps_left = self._steps_left + 1 if command.name == "step" else 0
+        self.stopped = self.stopped or name == "stop"
+        self.paused = {"pause": True, "step": True, "resume": False}.get(name, self.paused)
+        self._steps_left = self._steps_left + 1 if name == "step" else 0
         return {}
 
 
