@@ -13,13 +13,13 @@ from grpo_core.advantages import (
     gae,
     group_advantages,
     group_kind,
+    kind_probabilities,
     leave_one_out_advantages,
     mixed_group_probability,
     multi_reward_advantages,
-    process_advantages,
     sum_rewards,
 )
-from grpo_core.aggregation import masked_mean, pooled_mean, token_weights, weighted_sum
+from grpo_core.aggregation import masked_mean, mean_of_means_weights, pooled_mean, token_weights, weighted_sum
 from grpo_core.answers import Extraction, extract_answer, normalise_answer, same_answer
 from grpo_core.baselines import Whitening
 from grpo_core.credit import (
@@ -98,12 +98,14 @@ from grpo_core.sampling import (
 from grpo_core.statistics import (
     advantage_statistics,
     batch_statistics,
+    between_group_share,
     kind_counts,
     length_statistics,
     ratio_histogram,
     ratio_statistics,
     reward_statistics,
 )
+from grpo_core.steps import normalised_steps, process_advantages
 from grpo_core.surrogates import SURROGATES, clip_saturated, clipped_slope, clipped_surrogate
 from grpo_core.trust_region import (
     PerformanceDifference,
@@ -150,6 +152,7 @@ __all__ = [
     "baseline_report",
     "batch_statistics",
     "best_of_k_bootstrap",
+    "between_group_share",
     "binary_advantages",
     "budget_splits",
     "categorical_kl",
@@ -182,6 +185,7 @@ __all__ = [
     "implicit_reward",
     "importance_ratio",
     "kind_counts",
+    "kind_probabilities",
     "kl_estimate",
     "kl_gradient",
     "kl_optimal_policy",
@@ -193,12 +197,14 @@ __all__ = [
     "log_softmax",
     "loss_terms",
     "masked_mean",
+    "mean_of_means_weights",
     "mixed_group_probability",
     "multi_reward_advantages",
     "n_step_advantages",
     "n_step_weights",
     "natural_gradient_step",
     "normalise_answer",
+    "normalised_steps",
     "optimal_baseline",
     "overlong_penalty",
     "pass_at_k",

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import array_api_compat
-import numpy as np
 
 from grpo_core._arrays import Array, as_data, namespace, number, one_of, whole_number
-from grpo_core._moments import Moments, as_rewards, check_ddof, filled, moments, reward_array, std_of
+from grpo_core._moments import Moments, check_ddof, filled, moments, reward_array, std_of
 from grpo_core.baselines import (
     Whitening,
     best_of_group_advantages,
@@ -335,50 +333,26 @@ def mixed_group_probability(p: Array, group_size: int) -> Array:
     return xp.clip(1.0 - p**size - (1.0 - p) ** size, 0.0, 1.0)
 
 
-def process_advantages(
-    step_rewards: Sequence[Sequence[float]],
-    step_ends: Sequence[Sequence[int]],
-    lengths: Sequence[int],
-    *,
-    ddof: int = 0,
-    eps: float = 0.0,
-) -> list[np.ndarray]:
-    r"""Return per-token advantages under process supervision, one array (T_i,) for each completion of one group.
+def kind_probabilities(p: Array, group_size: int, *, unscored: float = 0.0) -> dict[str, Array]:
+    r"""Return the probability of each kind of group (see KINDS) when a share `unscored` of completions gets no score.
 
-    Every step reward is normalised over all steps of the group, then a token gets the sum of the normalised rewards of
-    the steps that end at or after it: A_{i,t} = sum_{j : end_j >= t} (r_j - mean) / (std + eps).
+    With u unscored and p (any shape) the probability that a scored completion is right, each completion on its own:
+    unscored u^G, all-right (u + (1 - u) p)^G - u^G, all-wrong (u + (1 - u) (1 - p))^G - u^G, mixed the rest.
+    Raises ValueError for p or u outside [0, 1] or a group size below 1.
 
-    `step_rewards[i][j]` belongs to the step whose last token has the 0-based index `step_ends[i][j]`; `lengths[i]` is
-    the number of tokens. If all step rewards are equal, every advantage is exactly 0.
-    Raises ValueError for lists that do not match and ends that are not increasing or lie outside the completion.
-    Source: GRPO arXiv:2402.03300 sec. 4.1.3.
+    >>> {kind: float(x) for kind, x in kind_probabilities(0.5, 2).items()}
+    {'mixed': 0.5, 'all-right': 0.25, 'all-wrong': 0.25, 'unscored': 0.0}
     """
-    _check_steps(step_rewards, step_ends, lengths)
-    flat = [reward for row in step_rewards for reward in row]
-    if not flat:
-        return [np.zeros(int(length)) for length in lengths]
-    normalised = group_advantages(as_rewards(flat), ddof=ddof, eps=eps).advantages
-    result, start = [], 0
-    for ends, length in zip(step_ends, lengths, strict=True):
-        own = normalised[start : start + len(ends)]
-        start += len(ends)
-        later = np.asarray(ends)[None, :] >= np.arange(int(length))[:, None]  # (T_i, steps)
-        result.append((later * own[None, :]).sum(axis=1))
-    return result
-
-
-def _check_steps(step_rewards: Any, step_ends: Any, lengths: Any) -> None:
-    if not len(step_rewards) == len(step_ends) == len(lengths):
-        raise ValueError(
-            "step_rewards, step_ends and lengths must have one entry for each completion, got "
-            f"{len(step_rewards)}, {len(step_ends)} and {len(lengths)}"
-        )
-    for i, (rewards, ends, length) in enumerate(zip(step_rewards, step_ends, lengths, strict=True)):
-        if len(rewards) != len(ends):
-            raise ValueError(f"completion {i} has {len(rewards)} step_rewards but {len(ends)} step_ends")
-        increasing = all(a < b for a, b in itertools.pairwise(ends))
-        if not increasing or any(not 0 <= end < length for end in ends):
-            raise ValueError(f"step_ends[{i}] must increase and lie in 0..{length - 1}, got {list(ends)}")
+    size = whole_number(group_size, "group_size", low=1)
+    u = number(unscored, "unscored", low=0.0, high=1.0)
+    p = as_data(p, "p")
+    xp = namespace(p)
+    if not bool(xp.all((p >= 0) & (p <= 1))):
+        raise ValueError(f"p must be a probability between 0 and 1, got {p!r:.80}")
+    none = xp.full_like(p, u**size)
+    right, wrong = ((u + (1.0 - u) * share) ** size - none for share in (p, 1.0 - p))
+    mixed = xp.clip(1.0 - right - wrong - none, 0.0, 1.0)
+    return dict(zip(KINDS, (mixed, right, wrong, none), strict=True))
 
 
 def gae(rewards: Array, values: Array, *, gamma: float, lam: float) -> Array:

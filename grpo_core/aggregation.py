@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from grpo_core._arrays import Array, check_mask, check_same_shape, namespace, number, one_of
@@ -62,6 +63,28 @@ def _divisor(m: Array, mode: str, constant: float | None, sequences: float, toke
             raise ValueError("constant must be given for mode 'constant', for instance the longest completion allowed")
         return number(constant, "constant", low=0.0, open_low=True) * sequences
     return sequences if mode == "sequence_sum" else 1.0
+
+
+def mean_of_means_weights(mask: Array, parts: Sequence[int]) -> Array:
+    r"""Return the token weights of a mean over parts of each part's own token mean: m / (P N_part).
+
+    `mask` boolean (B, T); `parts[i]` names the part (micro-batch or rank) that completion i is in, P is the number of
+    parts and N_part the tokens of one. A part without a token adds nothing and still counts in P. One part, or parts of
+    equally many tokens, give the token mean. Source: TRL 1.16 loss_type "bnpo" under gradient accumulation and DDP.
+
+    >>> import numpy as np
+    >>> mean_of_means_weights(np.array([[True, False, False], [True, True, True]]), [0, 1]).sum(axis=1).tolist()
+    [0.5, 0.5]
+    """
+    mask = check_mask(mask)
+    names = [int(part) for part in parts]
+    if len(names) != mask.shape[0]:
+        raise ValueError(f"parts must name one part for each of the {mask.shape[0]} completions, got {len(names)}")
+    xp = namespace(mask)
+    m = xp.astype(mask, xp.asarray(1.0).dtype)
+    counts = xp.sum(m, axis=1)
+    tokens = [xp.sum(xp.stack([counts[i] for i, other in enumerate(names) if other == part])) for part in names]
+    return m / (xp.clip(xp.stack(tokens), 1.0, None)[:, None] * float(len(set(names))))
 
 
 def weighted_sum(terms: Array, weights: Array) -> Array:

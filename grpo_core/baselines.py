@@ -77,17 +77,28 @@ def best_of_group_advantages(rewards: Array, *, ddof: int = 1, eps: float = 1e-6
     return gap if scale == "none" else gap / xp.where(divisor > 0, divisor, xp.ones_like(divisor))
 
 
+def whitening_moments(advantages: Array, lengths: Array, scored: Array, *, whitening: Whitening) -> tuple[Array, Array]:
+    r"""Return the mean that whitening subtracts and what it divides by, as scalars: moments over the batch's tokens.
+
+    mean = sum_i l_i A_i / sum_i l_i and sqrt(variance + eps), each completion counted with its tokens l_i.
+    `advantages`, `lengths` and `scored` (..., G), over the whole array. Source: verl 0.9.1 `masked_whiten`.
+    """
+    xp = namespace(advantages, lengths)
+    weights = xp.where(scored, as_data(lengths, "lengths"), xp.zeros_like(advantages))
+    tokens = xp.clip(xp.sum(weights), 1.0, None)
+    mean = xp.sum(weights * advantages) / tokens
+    variance = xp.sum(weights * (advantages - mean) ** 2) / xp.clip(tokens - whitening.ddof, 1.0, None)
+    floor = whitening.eps
+    under_root = xp.clip(variance, floor, None) if whitening.floor else variance + floor
+    return mean, xp.sqrt(xp.where(under_root > 0, under_root, xp.ones_like(under_root)))
+
+
 def whiten(advantages: Array, lengths: Array, scored: Array, *, whitening: Whitening) -> Array:
     r"""Return (A - mean) / sqrt(variance + eps), moments over the batch's tokens: a long completion counts more.
 
     `advantages`, `lengths` and `scored` (..., G), over the whole array; completions that are not scored stay 0.
     """
-    xp = namespace(advantages, lengths)
-    weights = xp.where(scored, as_data(lengths, "lengths"), xp.zeros_like(advantages))
-    tokens = xp.clip(xp.sum(weights), 1.0, None)
-    centred = advantages - xp.sum(weights * advantages) / tokens
-    variance = xp.sum(weights * centred * centred) / xp.clip(tokens - whitening.ddof, 1.0, None)
-    floor = whitening.eps
-    under_root = xp.clip(variance, floor, None) if whitening.floor else variance + floor
-    whitened = centred / xp.sqrt(xp.where(under_root > 0, under_root, xp.ones_like(under_root)))
+    mean, divisor = whitening_moments(advantages, lengths, scored, whitening=whitening)
+    whitened = (advantages - mean) / divisor
+    xp = namespace(whitened)
     return xp.where(scored, whitened, xp.zeros_like(whitened))

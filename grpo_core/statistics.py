@@ -70,6 +70,21 @@ def kind_counts(groups: Sequence[Any]) -> dict[str, int]:
     return {kind: kinds.count(kind) for kind in KINDS}
 
 
+def between_group_share(values: Array) -> float:
+    """Return which part of the variance of `values` (N, G) lies between the groups' means: eta squared, 0 to 1.
+
+    0: every group has the same mean, so that nothing says which group a value is from. 1: values differ between groups
+    only. Values that are all equal give 0.
+    """
+    values = np.asarray(stop_gradient(values), dtype=float)
+    if values.ndim != 2 or not values.size:
+        raise ValueError(f"values must have shape (groups, completions), got {values.shape}")
+    centred = values - values.mean()
+    total = float((centred**2).sum())
+    between = float((centred.mean(axis=1) ** 2).sum() * values.shape[1])
+    return between / total if total > 1e-24 else 0.0
+
+
 def ratio_histogram(ratio: Array, mask: Array, *, bins: int = 41, span: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
     """Return (counts, edges) of the ratios under `mask`, over 1 - span .. 1 + span, with the rest in the end bins."""
     values = np.asarray([float(x) for x in stop_gradient(ratio)[mask]])

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from grpo_core import masked_mean, pooled_mean, token_weights, weighted_sum
+from grpo_core import masked_mean, mean_of_means_weights, pooled_mean, token_weights, weighted_sum
 from tests.support import to_numpy, torch_gradient
 
 MASK = [[True, False, False], [True, True, True], [False, False, False]]
@@ -99,3 +99,36 @@ class TestPooledMean:
 
     def test_of_nothing_is_zero(self, backend):
         backend.check(pooled_mean(backend.array([0, 0]), backend.array([0, 0])), 0.0)
+
+
+class TestMeanOfMeans:
+    MASK = ((True, True, False), (True, False, False), (True, True, True), (True, True, False))
+
+    def test_parts_count_alike_and_their_tokens_share(self, backend):
+        # parts {0, 1} with 3 tokens, {2} with 3, {3} with 2: 1/9, 1/9, 1/6
+        weights = mean_of_means_weights(backend.mask(self.MASK), [4, 4, 7, 1])
+        row = np.array([1 / 9, 1 / 9, 1 / 9, 1 / 6])
+        np.testing.assert_allclose(to_numpy(weights), row[:, None] * np.array(self.MASK), rtol=1e-6)
+
+    def test_one_part_and_equal_parts_are_the_token_mean(self):
+        mask = np.array(self.MASK)
+        np.testing.assert_allclose(mean_of_means_weights(mask, [0] * 4), token_weights(mask, mode="token_mean"))
+        equal = np.ones((4, 3), dtype=bool)
+        np.testing.assert_allclose(
+            mean_of_means_weights(equal, [0, 0, 1, 1]), token_weights(equal, mode="token_mean"), rtol=1e-15
+        )
+
+    def test_it_is_the_mean_of_the_parts_own_means(self):
+        rng = np.random.default_rng(0)
+        mask, terms = np.array(self.MASK), rng.normal(size=(4, 3))
+        parts = [0, 1, 1, 0]
+        local = [masked_mean(terms[rows], mask[rows]) for rows in ([0, 3], [1, 2])]
+        assert weighted_sum(terms, mean_of_means_weights(mask, parts)) == pytest.approx(np.mean(local))
+
+    def test_an_empty_part_still_counts(self):
+        mask = np.array([[True, True], [False, False]])
+        assert mean_of_means_weights(mask, [0, 1]).tolist() == [[0.25, 0.25], [0.0, 0.0]]
+
+    def test_every_completion_needs_a_part(self):
+        with pytest.raises(ValueError, match="one part for each of the 4 completions, got 3"):
+            mean_of_means_weights(np.array(self.MASK), [0, 0, 1])

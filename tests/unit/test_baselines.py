@@ -10,6 +10,7 @@ from grpo_core.baselines import (
     length_weighted_advantages,
     nonzero_scaled_advantages,
     whiten,
+    whitening_moments,
 )
 from tests.support import to_numpy
 
@@ -164,3 +165,14 @@ class TestMultiRewardAdvantages:
     def test_unknown_aggregation(self):
         with pytest.raises(ValueError, match="reward_aggregation must be one of"):
             AdvantageSpec(reward_aggregation="sum")
+
+
+@pytest.mark.parametrize("floor", [False, True])
+def test_whitening_moments_are_those_of_the_tokens(floor):
+    advantages, lengths = np.array([[1.0, -2.0], [0.5, 4.0]]), np.array([[2.0, 1.0], [3.0, 4.0]])
+    scored = np.array([[True, True], [True, False]])
+    tokens = np.array([1.0, 1.0, -2.0, 0.5, 0.5, 0.5])
+    mean, divisor = whitening_moments(advantages, lengths, scored, whitening=Whitening(ddof=1, eps=0.5, floor=floor))
+    variance = tokens.var(ddof=1)
+    assert mean == pytest.approx(tokens.mean())
+    assert divisor == pytest.approx(np.sqrt(max(variance, 0.5) if floor else variance + 0.5))

@@ -8,6 +8,7 @@ from grpo_core import (
     Objective,
     advantage_statistics,
     batch_statistics,
+    between_group_share,
     kind_counts,
     length_statistics,
     loss_terms,
@@ -160,3 +161,13 @@ class TestRatioAndAdvantageStatistics:
     def test_advantages_of_any_shape(self):
         found = advantage_statistics(np.array([[1.0, -3.0], [0.0, 0.0]]))
         assert found == {"advantages/abs_mean": 1.0, "advantages/min": -3.0, "advantages/max": 1.0}
+
+
+def test_the_share_between_groups_is_eta_squared():
+    assert between_group_share([[1.0, 1.0], [0.0, 0.0]]) == 1.0
+    assert between_group_share([[1.0, 0.0], [0.0, 1.0]]) == 0.0
+    assert between_group_share([[0.1, 0.1], [0.1, 0.1]]) == 0.0
+    # means 1 and 3 around 2, every value 1 away from its own: between 1, within 1
+    assert between_group_share([[0.0, 2.0], [2.0, 4.0]]) == pytest.approx(0.5)
+    with pytest.raises(ValueError, match="shape"):
+        between_group_share([1.0, 2.0])
