@@ -74,6 +74,21 @@ def _estimate(d: Array, name: str) -> Array:
         return namespace(d).expm1(d) - d
 
 
+def k3_as_written(d: Array) -> Array:
+    """Return exp(d) - 1 - d computed just so, in d's own precision: what rounding leaves of k3 near 0. Any shape.
+
+    Where |d| is small, exp(d) is rounded at 1, so that k3, about d^2 / 2, loses its digits and may even be negative:
+    in float64 at |d| = 1e-8, in float32 at 3e-4 already. `kl_estimate` uses expm1 and keeps them.
+    Source: TRL 1.16.0 writes torch.exp(d) - d - 1.
+
+    >>> k3_as_written([1e-8]).item() < 0 < kl_estimate([0.0], [1e-8]).item()
+    True
+    """
+    d = as_data(d, "d")
+    with np.errstate(over="ignore"):
+        return namespace(d).exp(d) - 1.0 - d
+
+
 def kl_slope(d: Array, *, estimator: str = "k3") -> Array:
     """Return the derivative of the estimate with respect to logp, through a frozen sample, from d = ref_logp - logp.
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from grpo_core._arrays import Array, check_same_shape, namespace, number, one_of
-from grpo_core.kl import categorical_kl, check_distribution, kl_from_log_ratio, kl_slope
+from grpo_core._arrays import Array, check_same_shape, namespace, number, one_of, whole_number
+from grpo_core.kl import check_distribution, kl_from_log_ratio, kl_slope
 
 WEIGHTINGS = ("none", "full", "detached", "clipped")
 
@@ -24,9 +24,23 @@ def kl_gradient(current: Array, reference: Array) -> Array:
     [0.3207, -0.0825, -0.2382]
     """
     current, reference = _positive(current, "current"), _positive(reference, "reference")
-    kl = categorical_kl(current, reference)[..., None]
+    check_same_shape(current, reference, "current", "reference")
     xp = namespace(current, reference)
-    return current * (xp.log(current) - xp.log(reference) - kl)
+    return centred(current, xp.log(current) - xp.log(reference))
+
+
+def centred(policy: Array, values: Array) -> Array:
+    """Return p_j (v_j - E_p[v]), the gradient of E_p[v] by the logits of a softmax policy where v itself is held fixed.
+
+    `policy` (..., K) probabilities, `values` (..., K). With v the rewards it is the policy gradient, with
+    v = log(p / q) the gradient of KL(p, q), whose own derivative by p averages to 0.
+
+    >>> import numpy as np
+    >>> centred(np.array([0.5, 0.5]), np.array([1.0, 0.0])).tolist()
+    [0.25, -0.25]
+    """
+    xp = namespace(policy, values)
+    return policy * (values - xp.sum(policy * values, axis=-1, keepdims=True))
 
 
 def reverse_kl_gradient(current: Array, reference: Array) -> Array:
@@ -39,6 +53,85 @@ def reverse_kl_gradient(current: Array, reference: Array) -> Array:
     current, reference = _positive(current, "current"), _positive(reference, "reference")
     check_same_shape(current, reference, "current", "reference")
     return current - reference
+
+
+def kl_descent(
+    current: Array, reference: Array, *, reverse: bool = False, learning_rate: float = 1.0, steps: int = 60
+) -> Array:
+    r"""Return the policies that gradient descent on a KL passes through, the current one first: (steps + 1, ..., K).
+
+    Each step moves the logits by -learning_rate times the exact gradient of KL(current, reference), or with `reverse`
+    of KL(reference, current). Both end at the reference, but go there by different ways. Arguments as in `kl_gradient`.
+
+    >>> import numpy as np
+    >>> kl_descent(np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5]), steps=100)[-1].round(3).tolist()
+    [0.2, 0.3, 0.5]
+    """
+    policy, reference = _positive(current, "current"), _positive(reference, "reference")
+    check_same_shape(policy, reference, "current", "reference")
+    rate = number(learning_rate, "learning_rate", low=0.0, open_low=True)
+    xp = namespace(policy, reference)
+    logits, goal, path = xp.log(policy), xp.log(reference), [policy]
+    for _ in range(whole_number(steps, "steps", low=0)):
+        gradient = policy - reference if reverse else centred(policy, logits - goal)
+        logits = logits - rate * gradient
+        logits = logits - xp.max(logits, axis=-1, keepdims=True)
+        logits = logits - xp.log(xp.sum(xp.exp(logits), axis=-1, keepdims=True))
+        policy = xp.exp(logits)
+        path.append(policy)
+    return xp.stack(path)
+
+
+@dataclass(frozen=True)
+class EstimatorMoments:
+    """An estimator k under the current policy p: `estimates` and `terms` p k (..., K), their `mean` and `std` (...)."""
+
+    estimates: Array
+    terms: Array
+    mean: Array
+    std: Array
+
+
+def estimator_moments(current: Array, reference: Array, *, estimator: str = "k3") -> EstimatorMoments:
+    r"""Return an estimator's value at every event, its exact mean under the current policy, and its spread.
+
+    `current`, `reference` probabilities (..., K), which may hold zeros: an event with p = 0 is never drawn, so that its
+    estimate and its term stand as 0, and it is inf (k1, k2, k3 alike) where p > 0 and q = 0; then so are mean and std.
+    The std is that of one token; the mean of n independent ones scatters by std / sqrt(n).
+
+    >>> m = estimator_moments([0.6, 0.4], [0.5, 0.5], estimator="k1")
+    >>> round(float(m.mean), 6), round(float(m.std), 6)
+    (0.020136, 0.198637)
+    """
+    p, q = check_distribution(current, "current"), check_distribution(reference, "reference")
+    check_same_shape(p, q, "current", "reference")
+    xp = namespace(p, q)
+    one, zero, seen, covered = xp.ones_like(p), xp.zeros_like(p), p > 0, q > 0
+    usual = seen & covered
+    d = xp.log(xp.where(usual, q, one)) - xp.log(xp.where(usual, p, one))
+    estimates = xp.where(usual, kl_from_log_ratio(d, estimator=estimator), zero)
+    estimates = xp.where(seen & ~covered, xp.full_like(p, float("inf")), estimates)
+    terms = xp.where(seen, xp.where(seen, p, one) * estimates, zero)
+    mean = xp.sum(terms, axis=-1)
+    finite = xp.isfinite(mean)[..., None]
+    off = xp.where(finite & seen, estimates, zero) - xp.where(finite, mean[..., None], zero)
+    std = xp.sqrt(xp.sum(p * off**2, axis=-1))
+    return EstimatorMoments(estimates, terms, mean, xp.where(finite[..., 0], std, xp.full_like(std, float("inf"))))
+
+
+def ratio_terms(current: Array, reference: Array) -> Array:
+    r"""Return p r for every event, r = q / p: the reference's own probability wherever the policy can go, (..., K).
+
+    Their sum E_p[r] is 1 unless the policy rules out an event of the reference (p = 0 < q), whose q is then missing.
+    That sum is the whole reason why r - 1 may be added to -log r without changing its mean.
+
+    >>> ratio_terms([0.6, 0.4, 0.0], [0.4, 0.3, 0.3]).tolist()
+    [0.4, 0.3, 0.0]
+    """
+    p, q = check_distribution(current, "current"), check_distribution(reference, "reference")
+    check_same_shape(p, q, "current", "reference")
+    xp = namespace(p, q)
+    return xp.where(p > 0, q, xp.zeros_like(q))
 
 
 @dataclass(frozen=True)

@@ -282,6 +282,20 @@ def _weighted_scores(
 # --- estimators -------------------------------------------------------------------------------------------------------
 
 
+def cosine(first: Any, second: Any) -> float:
+    """Return the cosine between two gradients (D,): 1 is the same direction, nan when either of them is zero.
+
+    >>> cosine([1.0, 0.0], [1.0, 1.0]).__round__(6), cosine([0.0, 0.0], [1.0, 1.0])
+    (0.707107, nan)
+    """
+    a, b = _finite(first, "first"), _finite(second, "second")
+    lengths = float(np.linalg.norm(a)), float(np.linalg.norm(b))
+    # Below rounding noise there is no direction to compare.
+    if min(lengths) <= 1e-12 * max(1.0, *lengths):
+        return math.nan
+    return float(np.clip(a @ b / (lengths[0] * lengths[1]), -1.0, 1.0))
+
+
 @dataclass(frozen=True)
 class GradientReport:
     """What an estimator's gradient is on average, and how it scatters, against the true gradient.
@@ -314,11 +328,7 @@ class GradientReport:
     @property
     def cosine(self) -> float:
         """The cosine between expected and true gradient: 1 is the right direction. nan when either is zero."""
-        lengths = float(np.linalg.norm(self.true)), float(np.linalg.norm(self.expected))
-        # Below rounding noise there is no direction to compare.
-        if min(lengths) <= 1e-12 * max(1.0, *lengths):
-            return math.nan
-        return float(np.clip(self.true @ self.expected / (lengths[0] * lengths[1]), -1.0, 1.0))
+        return cosine(self.true, self.expected)
 
     @property
     def scale(self) -> float:

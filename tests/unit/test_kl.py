@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from grpo_core import categorical_kl, kl_estimate
-from grpo_core.kl import kl_from_log_ratio, kl_slope
+from grpo_core.kl import k3_as_written, kl_from_log_ratio, kl_slope
 from tests.support import difference_gradient, to_numpy, torch_gradient
 
 LOG2 = math.log(2.0)
@@ -145,3 +145,21 @@ class TestCategoricalKl:
         rng = np.random.default_rng(0)
         p, q = rng.dirichlet([0.3] * 5, 50), rng.dirichlet([0.3] * 5, 50)
         assert (to_numpy(categorical_kl(p, q)) >= 0).all()
+
+
+class TestAsWritten:
+    def test_equals_k3_where_rounding_has_no_say(self, backend):
+        d = backend.array([-2.0, -0.5, 0.5, 3.0])
+        backend.check(k3_as_written(d), np.expm1([-2.0, -0.5, 0.5, 3.0]) - [-2.0, -0.5, 0.5, 3.0])
+
+    def test_loses_its_digits_near_zero_and_expm1_does_not(self):
+        # d^2/2 + d^3/6 is exact to 1e-16 here
+        assert float(kl_estimate([0.0], [1e-8])[0]) == pytest.approx(5e-17 + 1e-24 / 6, rel=1e-6)
+        assert float(k3_as_written([1e-8])[0]) < 0
+        small = np.array([1e-4], dtype=np.float32)
+        assert float(kl_estimate(np.zeros_like(small), small)[0]) == pytest.approx(5e-9, rel=1e-3)
+        assert float(k3_as_written(small)[0]) == pytest.approx(5e-9, abs=1e-7)
+        assert abs(float(k3_as_written(small)[0]) / 5e-9 - 1) > 1
+
+    def test_overflows_to_infinity(self):
+        assert float(k3_as_written([1000.0])[0]) == math.inf

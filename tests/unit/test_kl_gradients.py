@@ -2,7 +2,16 @@ import numpy as np
 import pytest
 
 from grpo_core import categorical_kl, kl_estimate
-from grpo_core.kl_gradients import WEIGHTINGS, expected_kl, kl_gradient, reverse_kl_gradient
+from grpo_core.kl_gradients import (
+    WEIGHTINGS,
+    centred,
+    estimator_moments,
+    expected_kl,
+    kl_descent,
+    kl_gradient,
+    ratio_terms,
+    reverse_kl_gradient,
+)
 from tests.support import to_numpy, torch_gradient
 
 BEHAVIOUR, CURRENT, REFERENCE = [0.4, 0.4, 0.2], [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]
@@ -110,3 +119,114 @@ class TestExpectedKl:
     def test_bad_input_is_named(self, call, says):
         with pytest.raises(ValueError, match=says):
             call()
+
+
+class TestCentred:
+    def test_is_the_policy_gradient(self, backend):
+        import torch
+
+        policy, rewards = backend.array(CURRENT), backend.array([1.0, -2.0, 0.5])
+        backend.check(centred(policy, rewards), [0.5 * 1.0, 0.3 * -2.0, 0.2 * 0.5])  # E[r] = 0
+        by_hand = torch_gradient(
+            lambda x: (x.softmax(-1) * torch.tensor([1.0, 7.0, 0.5], dtype=torch.float64)).sum(), np.log(CURRENT)
+        )
+        np.testing.assert_allclose(centred(np.array(CURRENT), np.array([1.0, 7.0, 0.5])), by_hand, rtol=1e-12)
+
+
+class TestDescent:
+    @pytest.mark.parametrize("reverse", [False, True])
+    def test_steps_are_autograds_and_end_at_the_reference(self, backend, reverse):
+        import torch
+
+        path = kl_descent(backend.array(CURRENT), backend.array(REFERENCE), reverse=reverse, learning_rate=0.5, steps=3)
+        logits, q = np.log(CURRENT), torch.tensor(REFERENCE, dtype=torch.float64)
+        for row in to_numpy(path):
+            np.testing.assert_allclose(row, np.exp(logits) / np.exp(logits).sum(), rtol=max(backend.rtol, 1e-12))
+            divergence = (lambda p: categorical_kl(q, p)) if reverse else (lambda p: categorical_kl(p, q))
+            logits = logits - 0.5 * torch_gradient(lambda x, f=divergence: f(x.softmax(-1)), logits)
+        last = kl_descent(np.array(CURRENT), np.array(REFERENCE), reverse=reverse, steps=200)[-1]
+        np.testing.assert_allclose(last, REFERENCE, atol=1e-9)
+
+    def test_the_two_ways_differ_and_both_go_down(self):
+        rows = np.array([CURRENT, [0.98, 0.01, 0.01]]), np.array([REFERENCE, [0.01, 0.01, 0.98]])
+        for reverse in (False, True):
+            path = kl_descent(*rows, reverse=reverse, steps=40)
+            assert path.shape == (41, 2, 3)
+            pair = (np.broadcast_to(rows[1], path.shape), path)
+            assert np.all(np.diff(categorical_kl(*(pair if reverse else pair[::-1])), axis=0) < 0)
+        first, second = (kl_descent(*rows, reverse=reverse, steps=5)[-1] for reverse in (False, True))
+        assert np.abs(first - second).max() > 0.01
+
+    @pytest.mark.parametrize(
+        ("call", "says"),
+        [
+            (lambda: kl_descent([1.0, 0.0], [0.5, 0.5]), "current must give every token a positive probability"),
+            (lambda: kl_descent(CURRENT, REFERENCE, learning_rate=0), "learning_rate must be finite and above 0"),
+            (lambda: kl_descent(CURRENT, REFERENCE, steps=-1), "steps must be a whole number of at least 0"),
+        ],
+    )
+    def test_bad_input_is_named(self, call, says):
+        with pytest.raises(ValueError, match=says):
+            call()
+
+
+class TestMoments:
+    @pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+    def test_agree_with_the_expectation_over_positive_distributions(self, backend, estimator):
+        current, reference = backend.array(CURRENT), backend.array(REFERENCE)
+        moments = estimator_moments(current, reference, estimator=estimator)
+        whole = expected_kl(np.array(CURRENT), np.array(REFERENCE), estimator=estimator)
+        backend.check(moments.mean, whole.value)
+        backend.check(moments.std, whole.std)
+        backend.check(moments.terms, np.array(CURRENT) * to_numpy(moments.estimates))
+
+    def test_the_mean_and_spread_of_a_large_sample(self):
+        rng = np.random.default_rng(0)
+        drawn = rng.choice(3, size=200_000, p=CURRENT)
+        for estimator in ("k1", "k2", "k3"):
+            moments = estimator_moments(CURRENT, REFERENCE, estimator=estimator)
+            sample = np.asarray(moments.estimates)[drawn]
+            assert sample.mean() == pytest.approx(float(moments.mean), abs=5 * float(moments.std) / np.sqrt(drawn.size))
+            assert sample.std() == pytest.approx(float(moments.std), rel=0.01)
+
+    def test_case_kl_five_spreads(self):
+        p, q = [0.4, 0.3, 0.15, 0.1, 0.05], [0.3, 0.3, 0.2, 0.15, 0.05]
+        k1, k3 = (float(estimator_moments(p, q, estimator=name).std) for name in ("k1", "k3"))
+        assert k3 < 0.15 * k1
+
+    def test_an_event_never_drawn_has_no_part(self):
+        moments = estimator_moments([0.6, 0.4, 0.0], [0.4, 0.3, 0.3], estimator="k3")
+        assert moments.estimates[2] == moments.terms[2] == 0.0
+        expected = 0.4 - 0.6 - 0.6 * np.log(0.4 / 0.6) + 0.3 - 0.4 - 0.4 * np.log(0.3 / 0.4)
+        assert float(moments.mean) == pytest.approx(expected, rel=1e-12)
+        assert float(ratio_terms([0.6, 0.4, 0.0], [0.4, 0.3, 0.3]).sum()) == pytest.approx(0.7)
+
+    @pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+    def test_an_event_that_the_reference_rules_out_is_infinite(self, estimator):
+        moments = estimator_moments([0.6, 0.4], [1.0, 0.0], estimator=estimator)
+        assert np.isinf(moments.estimates[1])
+        assert np.isfinite(moments.estimates[0])
+        assert float(moments.mean) == float(moments.std) == np.inf
+
+    def test_the_three_sums_of_k3(self, backend):
+        p, q = backend.array(CURRENT), backend.array(REFERENCE)
+        one = ratio_terms(p, q)
+        backend.check(one, REFERENCE)
+        k1, k3 = (estimator_moments(p, q, estimator=name) for name in ("k1", "k3"))
+        backend.check(k3.terms, to_numpy(one) - CURRENT + to_numpy(k1.terms))
+        backend.check(k1.mean, EXACT)
+        backend.check(k3.mean, EXACT)
+        assert np.all(to_numpy(k3.terms) >= 0)
+
+    def test_rows_keep_their_own_infinity(self):
+        both = estimator_moments([[0.6, 0.4], [0.5, 0.5]], [[1.0, 0.0], [0.5, 0.5]])
+        assert np.isinf(both.mean[0])
+        assert both.mean[1] == both.std[1] == 0.0
+
+    def test_bad_input_is_named(self):
+        with pytest.raises(ValueError, match="reference must have the shape of current"):
+            estimator_moments([0.5, 0.5], [1.0])
+        with pytest.raises(ValueError, match="current must be non-negative probabilities"):
+            ratio_terms([0.5, 0.4], [0.5, 0.5])
+        with pytest.raises(ValueError, match="estimator must be one of"):
+            estimator_moments([0.5, 0.5], [0.5, 0.5], estimator="k4")
