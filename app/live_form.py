@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,6 +126,14 @@ def _words(config: RunConfig) -> Mapping[str, Any]:
         "task": task_name(config.task), "recipe": recipe_title(config.recipe), "prompts": config.prompts_per_step,
         "size": config.group_size, "lr": compact(config.learning_rate), "steps": config.steps,
     }  # fmt: skip
+
+
+def adopted(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
+    """Return a config with those of the changes that it accepts: another version may have written them."""
+    for name, value in changes.items():
+        with suppress(ValueError, TypeError):
+            config = config.changed(**{name: value})
+    return config
 
 
 def task_name(name: str) -> str:

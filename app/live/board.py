@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import streamlit as st
 
-from app import live_form
-from app.live import groups
-from app.live.curves import FULL, charts, pace_label, pace_name
+from app.live import scenarios
+from app.live.changes import pace_label, pace_name, pace_of
+from app.live.curves import charts
+from app.live.orders import PACE, command, refused, start
 from app.live.source import first_look
 from app.live_reader import Look, Reader
 from app.widgets import literal
 from app.words import known, prose, t
-from grpo_core.live.store import RunInfo, RunStoreError
+from grpo_core.live.store import RunInfo
 
 PACES = (1.0, 2.0, 5.0, 10.0, None)
-PACE, PACE_OF = "live-pace", "live-pace-of"  # session keys
 STATES = {
     "queued": ("gray", "hourglass_top"), "running": ("green", "play_arrow"), "paused": ("orange", "pause"),
     "finished": ("blue", "check"), "stopped": ("gray", "stop"), "failed": ("red", "error"),
@@ -30,6 +28,7 @@ def board(source: Reader, run_id: str | None, *, polling: bool) -> None:
         st.rerun()  # the run has ended: draw the page once more, without the timer
     by = controls(source, look)
     messages(look)
+    scenarios.beside(source, look)
     charts(look, by)
 
 
@@ -76,52 +75,6 @@ def _main_button(source: Reader, run: RunInfo | None) -> None:
         command(source, run.id, name)
 
 
-def start(source: Reader) -> None:
-    """Start a run with the settings that stand in the form, and show it."""
-    from grpo_core.live.runner import start_run
-
-    try:
-        run_id = start_run(live_form.chosen(_pace_of(st.session_state[PACE])), source.store)
-    except (ValueError, RunStoreError) as error:
-        refuse(str(error))
-        return
-    st.query_params["run"] = run_id
-    groups.follow_newest()
-    st.rerun()
-
-
-def command(source: Reader, run_id: str, name: str, value: Any = None) -> None:
-    """Leave a command for the run; a refusal is shown under the buttons."""
-    refuse("")
-    try:
-        source.store.post_command(run_id, name, value)
-    except (ValueError, RunStoreError) as error:
-        refuse(str(error))
-
-
-def refuse(reason: str) -> None:
-    """Remember what was not possible, for `messages` to say."""
-    st.session_state["live-refused"] = reason
-
-
-def take_pace(look: Look | None) -> None:
-    """Show the pace of a run that is met for the first time; after that, the field shows what this reader chose."""
-    st.session_state.setdefault(PACE, pace_name(live_form.DEFAULT.pace))
-    if look is None or not look.run.active or st.session_state.get(PACE_OF) == look.run.id:
-        return
-    st.session_state[PACE_OF] = look.run.id
-    st.session_state[PACE] = pace_name(current_pace(look))
-
-
-def current_pace(look: Look) -> float | None:
-    """Return the pace that a run keeps: the last one it was told, or that of its settings."""
-    pace = look.run.config.pace
-    for row in look.commands:
-        if row.get("name") == "set" and "refused" not in row and "pace" in (row.get("value") or {}):
-            pace = row["value"]["pace"]
-    return pace
-
-
 def _pace(source: Reader, look: Look | None) -> None:
     run = look.run if look and look.run.active else None
     names = [pace_name(pace) for pace in PACES]
@@ -130,16 +83,12 @@ def _pace(source: Reader, look: Look | None) -> None:
 
     def changed() -> None:
         if run:
-            command(source, run.id, "set", {"pace": _pace_of(st.session_state[PACE])})
+            command(source, run.id, "set", {"pace": pace_of(st.session_state[PACE])})
 
     st.selectbox(
         t("live.pace"), names, key=PACE, format_func=pace_label, label_visibility="collapsed", on_change=changed,
         persist_state="session",
     )  # fmt: skip
-
-
-def _pace_of(name: str) -> float | None:
-    return None if name == FULL else float(name)
 
 
 def status(look: Look | None) -> str:
@@ -171,9 +120,8 @@ def device_words(device: str, parameters: int | None) -> str:
 
 def messages(look: Look | None) -> None:
     """Say what the reader should know before looking at the curves."""
-    refused = st.session_state.get("live-refused", "")
-    if refused:
-        st.error(f"{t('live.refused')} {literal(refused)}", icon=":material/block:")
+    if refused():
+        st.error(f"{t('live.refused')} {literal(refused())}", icon=":material/block:")
     if look is None:
         st.info(prose("live", "empty"), icon=":material/play_circle:")
         return

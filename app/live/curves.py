@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import streamlit as st
 
 from app import live_form
 from app.figures import live as figures
-from app.figures.live import Stamp
+from app.live.changes import stamps
 from app.live_plot import live_plot
 from app.live_reader import Look
-from app.numbers import plain, short
+from app.numbers import plain
 from app.widgets import colors, literal
-from app.words import known, language, t
-
-FULL = "full"
+from app.words import language, t
 
 
 def charts(look: Look | None, by: str) -> None:
@@ -62,36 +59,3 @@ def _progress_alt(look: Look | None, by: str) -> str:
     reward = look.last.get("reward") if look else None
     accuracy = look.evaluations[-1].get("accuracy") if look and look.evaluations else None
     return t("live.alt.progress", by=t(f"live.by.{by}"), reward=plain(reward), accuracy=plain(accuracy))
-
-
-def stamps(look: Look | None, by: str) -> list[Stamp]:
-    """Return the commands of a run where they took effect."""
-    taken = [row for row in (look.commands if look else ()) if "refused" not in row]
-    return [Stamp(float(row[by]), words) for row in taken for words in command_words(row)]
-
-
-def command_words(row: dict[str, Any]) -> list[str]:
-    """Return a command in a word or two, one for each setting it changed."""
-    name, value = str(row.get("name")), row.get("value")
-    if name == "set" and isinstance(value, dict):
-        return [_set_words(setting, wish) for setting, wish in value.items()]
-    return [t(f"live.cmd.{name}") if known(f"live.cmd.{name}") else re.sub(r"\W", " ", name)]
-
-
-def _set_words(setting: str, wish: Any) -> str:
-    if setting == "pace":
-        return pace_label(pace_name(wish))
-    name = t(f"live.cmd.{setting}") if known(f"live.cmd.{setting}") else setting
-    return t("live.cmd.set", name=name, value=live_form.compact(float(wish)))
-
-
-def pace_name(pace: float | None) -> str:
-    """Return the name of a pace in steps a second, or of full speed."""
-    return FULL if pace is None else short(pace)
-
-
-def pace_label(name: str) -> str:
-    """Return a pace in words, by its name."""
-    if name == FULL:
-        return t("live.pace_full")
-    return t("live.pace_one") if name == "1" else t("live.pace_value", pace=name)

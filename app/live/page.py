@@ -9,7 +9,8 @@ from importlib.util import find_spec
 
 import streamlit as st
 
-from app.live.board import refuse
+from app.live import scenarios
+from app.live.orders import refuse
 from app.live.source import open_store
 from app.live_reader import Reader
 from app.words import ENGLISH, language, plain_text, prose, t
@@ -24,6 +25,7 @@ that makes Streamlit 1.67 drop the page's own messages for this fragment (Forwar
 the page is complete: the browser then throws the fragment's elements away, and what the reader had chosen in them."""
 PARTS = {
     "watch": ("app.live.watch", "visibility"),
+    "scenarios": ("app.live.scenarios", "science"),
     "compare": ("app.live_compare", "stacked_line_chart"),
     "runs": ("app.live_runs", "list"),
 }
@@ -60,7 +62,7 @@ def section_of(part: str) -> Callable[[Reader], None]:
 
 def chosen_part() -> str:
     """Draw the choice of parts and return the one that the address names."""
-    names, wanted = offered(), st.query_params.get("part", "watch")
+    names, wanted = offered(), st.query_params.get("part") or _usual_part()
     known = wanted if wanted in names else names[0]
     if st.session_state.get(PART) != known:
         st.session_state[PART] = known
@@ -74,17 +76,15 @@ def chosen_part() -> str:
     return known
 
 
+def _usual_part() -> str:
+    """Return the part of a link that names none: a scenario without a run is there to be started."""
+    query = st.query_params
+    return "scenarios" if scenarios.PARAM in query and "run" not in query else "watch"
+
+
 def _go() -> None:
-    """Write the chosen part into the address; the first one is left out."""
-    show_part(st.session_state[PART])
-
-
-def show_part(name: str) -> None:
-    """Name a part in the address, so that the next run of the page draws it."""
-    if name == next(iter(PARTS)):
-        st.query_params.pop("part", None)
-    else:
-        st.query_params["part"] = name
+    """Write the chosen part into the address."""
+    st.query_params["part"] = st.session_state[PART]
 
 
 def keep_language() -> None:

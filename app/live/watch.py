@@ -8,8 +8,9 @@ import os
 import streamlit as st
 
 from app import live_form
-from app.live import groups
-from app.live.board import board, take_pace
+from app.live import groups, scenarios
+from app.live.board import board
+from app.live.orders import take_pace
 from app.live.source import chosen_run, first_look, other_active
 from app.live_reader import Reader
 from app.widgets import literal
@@ -56,6 +57,8 @@ def watch(source: Reader, shown: str | None) -> None:
         active = source.store.active_run()
         if active is not None and active.id not in (shown, st.session_state.get(WATCHED)):
             st.session_state[WATCHED] = active.id
+            if scenarios.continues(source, shown, active):
+                st.query_params["run"] = active.id
             st.rerun()
 
 
