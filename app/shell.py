@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app import link, sharing, state, widgets
+from app import chooser, link, sharing, state, widgets
 from app.components import component
 from app.lens import Lens, look
 from app.recipe_words import recipe_title
-from app.teaching import teaching_groups
 from app.words import LANGUAGES, known, prose, t
 
 STYLE = """<style>
@@ -79,11 +78,13 @@ def _head(page: str, bar: bool) -> None:
     title.title(t(f"title.{page}") if known(f"title.{page}") else t(f"page.{page}"), anchor=False)
     if bar and not own.hides("bar"):
         with group:
-            group_chooser()
+            chooser.group_chooser()
         with recipe:
             widgets.select("recipe", format_func=recipe_title)
     with actions, st.container(horizontal=True, horizontal_alignment="right", gap="xsmall", key="actions"):
         if not own.hides("bar"):
+            if bar and not own.lock:
+                chooser.open_button()
             _back_buttons()
         if not own.lock:
             sharing.buttons()
@@ -97,40 +98,6 @@ def _back_buttons() -> None:
         t("bar.undo"), icon=":material/undo:", key="undo", help=t("bar.undo"), on_click=state.undo, disabled=undone
     )
     st.button(t("bar.reset"), icon=":material/restart_alt:", key="reset", help=t("bar.reset"), on_click=state.reset)
-
-
-EDITED = "edited"
-
-
-def group_chooser() -> None:
-    """Draw the list of teaching groups. A group that was edited, or came from elsewhere, stands first in it."""
-    view = state.view()
-    edited = link.is_edited(view)
-    names = ([EDITED] if edited else []) + list(teaching_groups())
-    key = "choice-group"
-    wanted = EDITED if edited else view.base
-    if st.session_state.get(key) != wanted:
-        st.session_state[key] = wanted
-
-    def take() -> None:
-        if st.session_state[key] != EDITED:
-            state.choose_group(st.session_state[key])
-
-    st.selectbox(t("bar.group"), names, key=key, format_func=group_title, on_change=take, help=t("bar.group_help"))
-
-
-def group_title(name: str) -> str:
-    """Return the title of a teaching group, or of the current group if it is no longer one."""
-    if name != EDITED:
-        return t(f"group.{name}")
-    base = state.view().base
-    return t("bar.edited", title=t(f"group.{base}")) if base else t("bar.opened")
-
-
-def group_story() -> None:
-    """Draw the sentence that says why the current group is worth a look."""
-    view = state.view()
-    st.caption(t("bar.opened_story") if not view.base else prose("groups", view.base))
 
 
 def _notes() -> None:

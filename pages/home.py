@@ -8,7 +8,8 @@ from app import formulas, snippets, widgets
 from app.components import component
 from app.explain import home as explain
 from app.lens import Lens
-from app.shell import explorer, group_story
+from app.chooser import group_story
+from app.shell import explorer
 from app.words import prose
 
 

@@ -104,14 +104,20 @@ def table(lens: Lens) -> Table:
     """Return every token with every part of its loss."""
     header = (
         "completion", "position", "token", "reward", "advantage", "ratio", "objective", "saturated", "kl", "weight",
-        "adds to the loss", "pull",
+        "adds to the loss", "pull", "mask", "logp", "old_logp", "ref_logp",
     )  # fmt: skip
     terms, pull = lens.terms, walk.pulls(lens)
     kl = np.zeros_like(pull) if terms.kl is None else np.asarray(terms.kl)
     numbers = (terms.ratio, terms.objective, terms.saturated, kl, terms.weights, terms.contribution, pull)
-    rewards = ["" if reward is None else reward for reward in lens.group.rewards]
+    rewards = ["unscored" if reward is None else reward for reward in lens.group.rewards]
+    given = [rows for rows in (lens.group.mask, lens.group.logp, lens.group.old_logp, lens.group.ref_logp) if rows]
+    header = header[: 12 + len(given)]
     rows = [
-        (i + 1, k + 1, text, rewards[i], float(lens.advantages[i]), *(values[i, k].item() for values in numbers))
+        (
+            *(i + 1, k + 1, text, rewards[i], float(lens.advantages[i])),
+            *(values[i, k].item() for values in numbers),
+            *(values[i][k] for values in given),
+        )
         for i, tokens in enumerate(lens.group.tokens)
         for k, text in enumerate(tokens)
     ]
