@@ -8,16 +8,20 @@ Shapes: P prompts, G completions a prompt, B = P G rows (a group's rows stand to
 T tokens, V vocabulary.
 """
 
+import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 
+from grpo_core.live.estimates import activation_bytes, shape_of
 from grpo_core.live.logprobs import token_logps
-from grpo_core.live.model import Policy
+from grpo_core.live.model import Policy, device_memory
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,19 @@ def make_engine(policy: Policy, *, general: bool = False) -> Engine:
 
     if not general and Gpt2Engine.supports(policy.model):
         return Gpt2Engine(policy.model)
-    return GeneralEngine(policy.model)
+    return GeneralEngine(policy.model, room=token_room(policy))
+
+
+def token_room(policy: Policy) -> int | None:
+    """How many tokens a pass may keep for its backward pass in a quarter of the device's memory; None for small models.
+
+    From the memory that the device has, not from what is free: the same run then gives the same numbers.
+    """
+    if policy.parameters < 10_000_000:
+        return None
+    shape = shape_of(policy.model.config.to_dict())
+    per_token = activation_bytes(shape, bytes_per_number=policy.model.dtype.itemsize)
+    return max(1, int(0.25 * device_memory(policy.device) / per_token))
 
 
 @dataclass
@@ -125,10 +141,17 @@ class _GeneralState:
 
 
 class GeneralEngine:
-    """Any causal LM of transformers, through its own forward pass and a DynamicCache."""
+    """Any causal LM of transformers, through its own forward pass and a DynamicCache.
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+    room: how many tokens one pass of logps may hold for the backward pass, None for all at once. Where there are more,
+    rows go through in parts that are computed again when they are differentiated (gradient checkpointing over rows):
+    the same numbers to rounding, one more forward pass, and the memory of one part.
+    """
+
+    def __init__(self, model: Any, *, room: int | None = None) -> None:
+        self.model, self.room = model, room
+        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._known = set(inspect.signature(inner.forward).parameters)
 
     def begin(self, prompts: Prompts, max_new_tokens: int) -> tuple[Tensor, _GeneralState]:
         """Forward the prompts once."""
@@ -138,15 +161,8 @@ class GeneralEngine:
     def advance(self, state: _GeneralState, tokens: Tensor) -> Tensor:
         """Append one token to every row."""
         state.mask = torch.cat([state.mask, state.mask.new_ones(len(tokens), 1)], 1)
-        out = self.model(
-            input_ids=tokens[:, None],
-            attention_mask=state.mask,
-            position_ids=state.positions[:, None],
-            cache=state.cache,
-            use_cache=True,
-        )
+        logits = self._forward(tokens[:, None], state.mask, state.positions[:, None], state.cache)[:, -1]
         state.positions = state.positions + 1
-        logits: Tensor = out.logits[:, -1]
         return logits
 
     def keep(self, state: _GeneralState, rows: Tensor) -> _GeneralState:
@@ -162,43 +178,109 @@ class GeneralEngine:
         """Forward each prompt, then each distinct completion over its prompt's cache; gradients flow through it."""
         prompts, completions = plan
         rows, same = completions.distinct
-        group = rows // completions.group_size
+        own = _Rows(rows // completions.group_size, completions.tokens[rows], completions.mask[rows])
+        parts = own.parts(prompts.ids.shape[1], self.room)
+        if len(parts) == 1:
+            logp = self._logps(prompts, own, temperature)
+        else:
+            again: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
+            logp = torch.cat([checkpoint(self._logps, prompts, part, temperature, **again) for part in parts])
+        return torch.where(completions.mask, logp[same], logp.new_zeros(()))
+
+    def _logps(self, prompts: Prompts, own: "_Rows", temperature: float) -> Tensor:
+        """Log-probabilities (R, T) of some rows, each over the cache of its prompt."""
+        needed, group = torch.unique(own.group, return_inverse=True)
+        prompts = prompts.select(needed)
         first, cache = self._prefill(prompts)
         logits = first[group][:, None]
-        if completions.tokens.shape[1] > 1:
-            logits = torch.cat([logits, self._continue(prompts, completions, cache)], 1)
-        logp = token_logps(logits, completions.tokens[rows], temperature=temperature)
-        return torch.where(completions.mask, logp[same], logp.new_zeros(()))
+        if own.tokens.shape[1] > 1:
+            logits = torch.cat([logits, self._continue(prompts, own, group, cache)], 1)
+        return token_logps(logits, own.tokens, temperature=temperature)
 
     def _prefill(self, prompts: Prompts) -> tuple[Tensor, Any]:
         cache = DynamicCache(config=self.model.config)
-        out = self.model(
-            input_ids=prompts.ids,
-            attention_mask=self._mask(prompts),
-            position_ids=prompts.positions,
-            cache=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        return out.logits[:, -1], cache
+        logits = self._forward(prompts.ids, self._mask(prompts), prompts.positions, cache, logits_to_keep=1)
+        return logits[:, -1], cache
 
-    def _continue(self, prompts: Prompts, completions: Completions, cache: Any) -> Tensor:
-        """Logits (D, T - 1, V) after each token but the last of the distinct completions."""
-        rows, _ = completions.distinct
-        group, inputs = rows // completions.group_size, completions.tokens[rows, :-1]
+    def _continue(self, prompts: Prompts, own: "_Rows", group: Tensor, cache: Any) -> Tensor:
+        """Logits (R, T - 1, V) after each token but the last."""
+        inputs = own.tokens[:, :-1]
         cache.batch_select_indices(group)
         before = self._mask(prompts)[group]
         steps = torch.arange(inputs.shape[1], device=inputs.device)
-        out = self.model(
-            input_ids=inputs,
-            attention_mask=torch.cat([before, completions.mask[rows, :-1].to(before.dtype)], 1),
-            position_ids=prompts.lengths[group][:, None] + steps,
-            cache=cache,
-            use_cache=True,
-        )
+        mask = torch.cat([before, own.mask[:, :-1].to(before.dtype)], 1)
+        return self._forward(inputs, mask, prompts.lengths[group][:, None] + steps, cache)
+
+    def _forward(self, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any, **more: Any) -> Tensor:
+        """The model's logits; positions and the wish for the last logits only where its forward pass knows them."""
+        more["position_ids"] = positions
+        known = {name: value for name, value in more.items() if name in self._known}
+        out = self.model(input_ids=ids, attention_mask=mask, cache=cache, use_cache=True, **known)
         logits: Tensor = out.logits
         return logits
 
     @staticmethod
     def _mask(prompts: Prompts) -> Tensor:
         return torch.ones_like(prompts.ids) if prompts.mask is None else prompts.mask.long()
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Distinct completions: each one's prompt (R,), tokens (R, T) and which of these are its own."""
+
+    group: Tensor
+    tokens: Tensor
+    mask: Tensor
+
+    def parts(self, prompt_length: int, room: int | None) -> "list[_Rows]":
+        """Split so that a part's tokens, prompts included, fit into the room; at least one row each."""
+        longest = self.tokens.shape[1]
+        size = len(self.group) if room is None else max(1, room // (longest + prompt_length))
+        rows = range(0, len(self.group), size)
+        return [_Rows(*(x[start : start + size] for x in (self.group, self.tokens, self.mask))) for start in rows]
+
+
+class Reference:
+    """The reference policy: a frozen copy, or for a LoRA adapter the model without it, until it is refreshed."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._adapted = policy if hasattr(policy.model, "disable_adapter") else None
+        if self._adapted is None:
+            policy = policy.copy()
+            self.learned = list(policy.model.parameters())
+        else:
+            self.learned = [tensor.detach().clone() for tensor in policy.learned]
+        self._engine, self._refreshed = make_engine(policy), False
+
+    @torch.no_grad()
+    def take(self, tensors: Sequence[Tensor]) -> None:
+        """Become the policy whose learned tensors these are."""
+        for own, other in zip(self.learned, tensors, strict=True):
+            own.copy_(other)
+        self._refreshed = True
+
+    def plan(self, prompts: Prompts, completions: Completions) -> Any:
+        """Lay a batch out, as the engine of the policy does."""
+        return self._engine.plan(prompts, completions)
+
+    @torch.no_grad()
+    def logps(self, plan: Any, *, temperature: float = 1.0) -> Tensor:
+        """Log-probabilities (B, T) under the reference, for the plan of an engine of the same kind of model."""
+        if self._adapted is None:
+            return self._engine.logps(plan, temperature=temperature)
+        if not self._refreshed:
+            with self._adapted.model.disable_adapter():
+                return self._engine.logps(plan, temperature=temperature)
+        self._swap()
+        try:
+            return self._engine.logps(plan, temperature=temperature)
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        """Exchange the adapter's numbers with the reference's."""
+        assert self._adapted is not None
+        for own, tensor in zip(self.learned, self._adapted.learned, strict=True):
+            kept = tensor.clone()
+            tensor.copy_(own)
+            own.copy_(kept)

@@ -1,20 +1,26 @@
-"""The built-in small model: its tokenizer, its transformers configuration, and the shipped start weights."""
+"""The policy: a causal language model with its tokenizer; how the built-in small ones are made, loaded and saved."""
 
+import copy
 import os
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import GPT2Config, PreTrainedTokenizerFast
+from torch import Tensor
+from transformers import GPT2Config, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.models.gpt2.modeling_gpt2 import GPT2LMHeadModel
 from transformers.utils import logging
 
-ASSETS = Path(__file__).parent / "assets"
+from grpo_core.live.config import RunConfig
+from grpo_core.live.sources import ASSETS, find_source
+
+__all__ = ["ASSETS", "Policy", "load_policy", "new_policy", "pick_device", "save_policy"]
+
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 CHARACTERS = string.digits + string.ascii_lowercase + " :,=+-*?.|"
@@ -32,8 +38,19 @@ class Policy:
     @cached_property
     def pieces(self) -> tuple[str, ...] | None:
         """The text of every token, where a text is simply its tokens' texts put together; else None."""
-        fused = isinstance(self.tokenizer.backend_tokenizer.decoder, decoders.Fuse)
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        fused = isinstance(getattr(backend, "decoder", None), decoders.Fuse)
         return tuple(self.tokenizer.convert_ids_to_tokens(range(len(self.tokenizer)))) if fused else None
+
+    def prompt_text(self, prompt: str) -> str:
+        """The text that the model continues: the prompt in the model's chat template, or after its start-of-text token.
+
+        What looks like a control token inside a prompt is read as one: prompts are the user's own.
+        """
+        if getattr(self.tokenizer, "chat_template", None):
+            message = [{"role": "user", "content": prompt}]
+            return str(self.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True))
+        return (self.tokenizer.bos_token or "") + prompt
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize texts as they stand, straight through the Rust tokenizer: its wrapper takes five times longer."""
@@ -57,8 +74,23 @@ class Policy:
 
     @cached_property
     def parameters(self) -> int:
-        """How many numbers the model learns; tied weights count once."""
+        """How many numbers the model has; tied weights count once."""
         return sum(parameter.numel() for parameter in self.model.parameters())
+
+    def copy(self) -> "Policy":
+        """A copy with weights of its own, which never learn."""
+        return replace(self, model=copy.deepcopy(self.model).requires_grad_(False))
+
+    @property
+    def learned(self) -> list[Tensor]:
+        """The tensors that training moves: all of them, or those of the LoRA adapter."""
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
+    @cached_property
+    def context(self) -> int | None:
+        """How many tokens prompt and completion may have together; None where the configuration names no limit."""
+        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return int(limit) if limit else None
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
@@ -78,6 +110,10 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
+def _special_ids(tokenizer: Any) -> dict[str, Any]:
+    return {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")}
+
+
 def small_config(tokenizer: Any, *, width: int = 64, layers: int = 2, heads: int = 4) -> GPT2Config:
     """Give the transformers configuration of the built-in model: GPT-2 with exact GELU and without dropout."""
     return GPT2Config(
@@ -90,36 +126,66 @@ def small_config(tokenizer: Any, *, width: int = 64, layers: int = 2, heads: int
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
+        **_special_ids(tokenizer),
     )
 
 
-def new_policy(*, seed: int, width: int = 64, layers: int = 2, heads: int = 4) -> Policy:
-    """Give the built-in model with random weights, on the CPU."""
+def small_llama(tokenizer: Any, *, width: int, layers: int, heads: int = 4) -> LlamaConfig:
+    """Give the configuration of a small Llama with tied embeddings: 3.2 million parameters at width 256, 4 layers."""
+    return LlamaConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=POSITIONS,
+        hidden_size=width,
+        intermediate_size=8 * width // 3,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        tie_word_embeddings=True,
+        **_special_ids(tokenizer),
+    )
+
+
+FAMILIES = ("gpt2", "llama")
+
+
+def new_policy(*, seed: int, width: int = 64, layers: int = 2, heads: int = 4, family: str = "gpt2") -> Policy:
+    """Give a small model with random weights, on the CPU."""
     tokenizer = make_tokenizer()
     torch.manual_seed(seed)
-    model = GPT2LMHeadModel(small_config(tokenizer, width=width, layers=layers, heads=heads))
+    sizes = {"width": width, "layers": layers, "heads": heads}
+    if family == "llama":
+        model: Any = LlamaForCausalLM(small_llama(tokenizer, **sizes))
+    else:
+        model = GPT2LMHeadModel(small_config(tokenizer, **sizes))
     return Policy(model.eval(), tokenizer, torch.device("cpu"))
 
 
-def load_policy(start: str | os.PathLike[str], device: str = "auto") -> Policy:
-    """Load start weights: a name under assets/, or a folder that transformers can load a causal LM from."""
-    folder = ASSETS / start if (ASSETS / start).is_dir() else Path(start)
-    if not (folder / "config.json").is_file():
-        raise ValueError(f"there are no start weights in {folder}: make them with python -m grpo_core.live.warm_start")
-    where = pick_device(device)
+def load_policy(start: str | os.PathLike[str], device: str = "auto", *, dtype: str = "auto") -> Policy:
+    """Load a causal language model with its tokenizer: a built-in one, a folder, a GGUF file or a hub id (sources.py).
+
+    dtype "auto" is float32, and for models from elsewhere bfloat16 on CUDA. Code that comes with a model is never run.
+    A ValueError says what is wrong and what to do.
+    """
+    source, where = find_source(os.fspath(start)), pick_device(device)
     logging.disable_progress_bar()
-    model: Any = GPT2LMHeadModel.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    if source.built_in:
+        model: Any = GPT2LMHeadModel.from_pretrained(source.place, local_files_only=True, dtype=torch.float32)
+        tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(source.place, local_files_only=True)
+    else:
+        from grpo_core.live.pretrained import load_pretrained
+
+        kind = {"auto": torch.bfloat16 if where.type == "cuda" else torch.float32}.get(dtype) or getattr(torch, dtype)
+        model, tokenizer = load_pretrained(source, kind)
     model.to(where).eval()
     return Policy(model, tokenizer, where)
 
 
-def save_policy(policy: Policy, folder: Path) -> None:
-    """Save weights, configuration and tokenizer the transformers way."""
-    weights = {name: tensor.clone() for name, tensor in policy.model.state_dict().items()}
+def save_policy(policy: Policy, folder: Path, *, half: bool = False) -> None:
+    """Save weights, configuration and tokenizer the transformers way; half: the weights rounded to float16.
+
+    The configuration goes on saying float32, so that they are read as float32.
+    """
+    weights = {name: tensor.half() if half else tensor.clone() for name, tensor in policy.model.state_dict().items()}
     weights.pop("lm_head.weight")  # tied to the embedding, which is saved
     policy.model.save_pretrained(folder, state_dict=weights)
     policy.tokenizer.save_pretrained(folder)
@@ -141,6 +207,26 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return f"cuda ({torch.cuda.get_device_name(device)})"
     return device.type
+
+
+def device_memory(device: torch.device) -> int:
+    """How many bytes of memory a device has; on a CPU the machine's, or 8 GB where it does not say."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 8_000_000_000
+
+
+def start_policy(config: RunConfig, start: str) -> Policy:
+    """Load the policy that a run starts from: its own choice or the task's, with an adapter where it wants one."""
+    policy = load_policy(config.model or start, config.device, dtype=config.dtype)
+    if config.lora_rank == 0:
+        return policy
+    from grpo_core.live.pretrained import add_lora
+
+    return add_lora(policy, config.lora_rank)
 
 
 def use_threads(policy: Policy) -> None:

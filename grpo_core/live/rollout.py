@@ -28,9 +28,8 @@ class Rollout:
 
 
 def encode(policy: Policy, prompts: Sequence[str]) -> Prompts:
-    """Tokenize prompts, with the start-of-text token where the tokenizer has one, padded on the left."""
-    start = policy.tokenizer.bos_token or ""
-    rows = policy.encode([start + prompt for prompt in prompts])
+    """Tokenize prompts as the model wants them (Policy.prompt_text), padded on the left."""
+    rows = policy.encode([policy.prompt_text(prompt) for prompt in prompts])
     longest = max(map(len, rows))
     padding = policy.tokenizer.pad_token_id
     ids = torch.tensor([[padding] * (longest - len(row)) + row for row in rows], device=policy.device)

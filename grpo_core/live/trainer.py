@@ -36,10 +36,10 @@ from grpo_core import (
 from grpo_core.live.commands import Command
 from grpo_core.live.config import RunConfig, objective_of, with_recipe
 from grpo_core.live.draws import Draw, join_draws, with_none
-from grpo_core.live.engines import Engine, Prompts, make_engine
+from grpo_core.live.engines import Engine, Prompts, Reference, make_engine
 from grpo_core.live.evaluate import evaluate
 from grpo_core.live.faults import faulty_rewards
-from grpo_core.live.model import Policy, device_name, load_policy, use_threads
+from grpo_core.live.model import Policy, device_name, load_policy, start_policy, use_threads  # noqa: F401
 from grpo_core.live.rollout import Rollout, encode, sample
 from grpo_core.live.tasks import TASKS, Score, Task
 from grpo_core.live.update import DivergedError, Optimizer, UpdateInputs, update
@@ -118,11 +118,10 @@ class Run:
     def __init__(self, config: RunConfig, commands: Commands = tuple, *, task: Task | None = None) -> None:
         self.config, self._commands = config, commands
         self.task: Task = task or TASKS[config.task]
-        self.policy = load_policy(self.task.start, config.device)
+        self.policy = start_policy(config, self.task.start)
         use_threads(self.policy)
         self.engine = make_engine(self.policy)
-        self.reference_policy = load_policy(self.task.start, config.device)
-        self.reference = make_engine(self.reference_policy)
+        self.reference = Reference(self.policy)
         self.refreshed = False
         self.optimizer = Optimizer(self.policy.model, learning_rate=config.learning_rate)
         self.prompts = random.Random(f"prompts {config.seed}")
@@ -200,11 +199,8 @@ class Run:
             yield self.event("command", name="refresh", value={"every": every})
 
     def refresh(self) -> None:
-        """Copy the policy into the reference, in place: engines hold the very tensors of their model."""
-        with torch.no_grad():
-            pairs = zip(self.reference_policy.model.parameters(), self.policy.model.parameters(), strict=True)
-            for reference, parameter in pairs:
-                reference.copy_(parameter)
+        """Copy the policy into the reference."""
+        self.reference.take(self.policy.learned)
         self.refreshed = True
 
     # --- the parts of a step ----------------------------------------------------------------------
@@ -268,7 +264,7 @@ class Run:
         return self._logps(self.reference, rollout) if self.config.probe or self.config.beta > 0 else None
 
     @torch.no_grad()
-    def _logps(self, engine: Engine, rollout: Rollout) -> Tensor:
+    def _logps(self, engine: Engine | Reference, rollout: Rollout) -> Tensor:
         """Log-probabilities of a whole rollout under the policy or the reference, which share the rollout's plan."""
         if self._planned[0] is not rollout:
             self._planned = (rollout, engine.plan(rollout.prompts, rollout.completions))

@@ -1,9 +1,12 @@
-"""Make the start weights of the shell game: a small GPT-2 that has the skill but seldom uses it.
+"""Make the start weights of the shell game: a small GPT-2 (or Llama) that has the skill but seldom uses it.
 
     python -m grpo_core.live.warm_start --seed 1
+    python -m grpo_core.live.warm_start --seed 1 --width 128 --half --out grpo_core/live/assets/shell_game_wide
+    python -m grpo_core.live.warm_start --family llama --width 256 --layers 4 --out FOLDER   # 3.2 million parameters
 
-Two supervised phases, about half a minute on one CPU core: first mostly completions that think, until following
-the ball is learned; then the mixture of styles the reinforcement run starts from. Held-out prompts never occur.
+Two supervised phases, half a minute to two minutes on one CPU core (a quarter of an hour for the Llama): first mostly
+completions that think, until following the ball is learned; then the mixture of styles the reinforcement run starts
+from. Held-out prompts never occur.
 """
 
 import argparse
@@ -17,7 +20,7 @@ from pathlib import Path
 import torch
 
 from grpo_core.live.engines import Completions, Engine, Prompts, make_engine
-from grpo_core.live.model import ASSETS, Policy, new_policy, save_policy
+from grpo_core.live.model import ASSETS, FAMILIES, Policy, new_policy, save_policy
 from grpo_core.live.rollout import encode, sample
 from grpo_core.live.tasks import Problem, Task, exact
 from grpo_core.live.update import Optimizer
@@ -92,17 +95,19 @@ def main() -> None:
     parser.add_argument("--mix", type=int, default=150, help="steps of the second phase")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--family", choices=FAMILIES, default=FAMILIES[0])
+    parser.add_argument("--half", action="store_true", help="keep the weights in float16: half the size")
     parser.add_argument("--out", type=Path, default=ASSETS / "shell_game", help="folder for the weights")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    policy = new_policy(seed=options.seed, width=options.width, layers=options.layers)
+    policy = new_policy(seed=options.seed, width=options.width, layers=options.layers, family=options.family)
     engine, rng, began = make_engine(policy), random.Random(options.seed), time.perf_counter()
     teach(policy, engine, rng, steps=options.learn, mix=LEARN, peak=3e-3)
     teach(policy, engine, rng, steps=options.mix, mix=MIX, peak=5e-4)
     print(json.dumps({"seconds": round(time.perf_counter() - began, 1), "parameters": policy.parameters}))
     for swaps in SWAPS:
         print(json.dumps({"swaps": swaps, **measure(policy, engine, swaps=swaps)}), flush=True)
-    save_policy(policy, options.out)
+    save_policy(policy, options.out, half=options.half)
 
 
 if __name__ == "__main__":

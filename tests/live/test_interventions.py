@@ -95,13 +95,13 @@ def test_the_reference_is_refreshed_every_few_steps():
 
 def test_the_engine_of_the_reference_follows_the_refresh():
     run = Run(RunConfig(**FAST))
-    places = [parameter.data_ptr() for parameter in run.reference_policy.model.parameters()]
+    places = [parameter.data_ptr() for parameter in run.reference.learned]
     run.step_event()
     drawn = run._draw(_NoClock())
     assert not run._logps(run.engine, drawn.rollout).equal(run._logps(run.reference, drawn.rollout))
     run.refresh()
     assert run._logps(run.engine, drawn.rollout).equal(run._logps(run.reference, drawn.rollout))
-    assert places == [parameter.data_ptr() for parameter in run.reference_policy.model.parameters()]
+    assert places == [parameter.data_ptr() for parameter in run.reference.learned]
     before = run._logps(run.reference, drawn.rollout)
     run.step_event()
     assert run._logps(run.reference, drawn.rollout).equal(before)  # a copy: it does not move with the policy

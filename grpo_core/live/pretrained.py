@@ -1,0 +1,125 @@
+"""Models from elsewhere: loading them without running their code, LoRA adapters, a check that they fit our engines."""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from grpo_core.live.model import Policy
+from grpo_core.live.sources import Source
+
+_FOLDER = "give a folder that transformers has saved, with config.json, model.safetensors and the tokenizer's files"
+
+
+def load_pretrained(source: Source, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Load model and tokenizer; ValueError with a remedy for whatever stands in the way."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": not source.hub}
+    if source.gguf:
+        _needs("gguf", f"the weights in {source.gguf}")
+        options["gguf_file"] = source.gguf
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source.place, **options)
+    except Exception as error:
+        raise ValueError(
+            f"the model {source.name!r} has no tokenizer that can be read ({_said(error)}): {_FOLDER}"
+        ) from None
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(source.place, dtype=dtype, **options)
+    except (MemoryError, torch.OutOfMemoryError):
+        raise ValueError(f"the model {source.name!r} does not fit into memory: choose a smaller one") from None
+    except Exception as error:
+        raise ValueError(f"the model {source.name!r} cannot be loaded ({_said(error)}): {_FOLDER}") from None
+    _prepare(model, tokenizer, source)
+    return model, tokenizer
+
+
+def _prepare(model: Any, tokenizer: Any, source: Source) -> None:
+    """Make sure of what sampling needs, and forget the packing of a GGUF file, which is undone by now."""
+    if source.gguf:
+        model.hf_quantizer = None
+        model.config.__dict__.pop("quantization_config", None)
+    elif getattr(model, "hf_quantizer", None) is not None:
+        raise ValueError(f"the weights of {source.name!r} are quantized and cannot be trained: choose the full model")
+    if tokenizer.eos_token_id is None:
+        raise ValueError(f"the tokenizer of {source.name!r} has no end-of-text token: set eos_token in its files")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    rows = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) > rows:
+        raise ValueError(
+            f"tokenizer and weights of {source.name!r} do not belong together "
+            f"({len(tokenizer)} tokens, {rows} embeddings): save them anew"
+        )
+
+
+def _needs(package: str, purpose: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec(package) is None:
+        raise ValueError(f"{purpose} need the package {package}: pip install {package}")
+
+
+def _said(error: Exception) -> str:
+    """The first sentence of what a library said."""
+    return f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0][:200]}"
+
+
+def add_lora(policy: Policy, rank: int) -> Policy:
+    """Put a LoRA adapter on every matrix but the output's and freeze the rest; ValueError where peft is missing.
+
+    Weight update (alpha / rank) B A with alpha = 2 rank; B starts at 0, so that the policy starts as the model is. The
+    adapter is float32 whatever the model is. Source: LoRA arXiv:2106.09685 sec. 4.1; peft's "all-linear" targets.
+    """
+    _needs("peft", "LoRA adapters")
+    from peft import LoraConfig, get_peft_model
+    from transformers.pytorch_utils import Conv1D
+
+    turned = any(isinstance(module, Conv1D) for module in policy.model.modules())
+    config = LoraConfig(
+        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM",
+        fan_in_fan_out=turned,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft 0.21 asks for names that transformers 5.24 will drop
+        torch.manual_seed(0)
+        model: Any = get_peft_model(policy.model, config)
+    return Policy(model.eval(), policy.tokenizer, policy.device)
+
+
+@torch.no_grad()
+def check_engine(policy: Policy, engine: Any) -> None:
+    """Compare the engine's log-probabilities with a plain forward pass on two short rows; ValueError where they differ.
+
+    So a model whose cache or positions work otherwise is refused at the start, not trained on wrong numbers.
+    """
+    from grpo_core.live.engines import Completions
+    from grpo_core.live.rollout import encode
+
+    prompts = encode(policy, ["1 + 1 =", "one and two"])
+    tokens = prompts.ids[:, -2:].repeat_interleave(2, 0).contiguous()
+    tokens[1::2] = policy.tokenizer.eos_token_id
+    completions = Completions(tokens, torch.full((4,), 2, device=tokens.device), 2)
+    try:
+        shared = engine.logps(engine.plan(prompts, completions))
+        plain = _plain(policy, prompts, tokens)
+    except Exception as error:
+        raise ValueError(f"this kind of model cannot be sampled here ({_said(error)}): choose another one") from None
+    tolerance = 1e-3 if shared.dtype == policy.model.dtype else 0.3
+    if not torch.allclose(shared, plain, atol=tolerance, rtol=0.05):
+        far = float((shared - plain).abs().max())
+        raise ValueError(
+            f"this kind of model gives other numbers with a cache than without ({far:.2g} nats): choose another"
+        )
+
+
+def _plain(policy: Policy, prompts: Any, tokens: Tensor) -> Tensor:
+    """Log-probabilities (4, 2) of tokens by one uncached forward pass a row."""
+    rows = []
+    for i, own in enumerate(tokens):
+        real = prompts.ids[i // 2] if prompts.mask is None else prompts.ids[i // 2][prompts.mask[i // 2]]
+        logits = policy.model(input_ids=torch.cat([real, own])[None]).logits[0].float()
+        rows.append(logits.log_softmax(-1)[-3:-1].gather(1, own[:, None]).squeeze(1))
+    return torch.stack(rows)
