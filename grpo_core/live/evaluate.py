@@ -11,8 +11,10 @@ from grpo_core import clustered_interval, pass_at_k, wilson_interval
 from grpo_core.live.engines import Engine
 from grpo_core.live.model import Policy
 from grpo_core.live.rollout import Rollout, encode, sample
-from grpo_core.live.tasks import Problem, Score, exact
+from grpo_core.live.tasks import Problem, Score, judge_exactly
 
+Judge = Callable[[Sequence[str], Sequence[Problem]], list[Score]]
+"""Completions and their problems -> scores with reward 1 for right and 0 for wrong."""
 LENGTHS = (4, 8, 16, 32)
 """Completions are counted by length up to these many tokens."""
 
@@ -26,6 +28,7 @@ def evaluate(
     temperature: float = 1.0,
     samples: int = 1,
     seed: int = 0,
+    judge: Judge = judge_exactly,
 ) -> dict[str, Any]:
     """Answer every problem greedily and `samples` times by sampling; give the shares that are right, and how sure.
 
@@ -33,7 +36,7 @@ def evaluate(
     temperature, mean_length the mean number of sampled tokens. pass_at_k, with more than one sample: the share of
     problems that at least one of the k = samples samples solves. The ends of the 95 % intervals stand beside each as
     _low and _high. strata: the same by how often the ball moves and by how many swaps there are (greedy), and by
-    the completion's own length (sampled).
+    the completion's own length (sampled); for a task file by the level that its lines name. judge says what is right.
     All answers come from one decode: each prompt is a group of samples + 1. The seed makes evaluations comparable,
     and apart from the run's own random numbers.
     """
@@ -49,7 +52,7 @@ def evaluate(
         temperature=temperature,
         greedy=greedy,
     )
-    scores = _scores(policy, problems, rollout)
+    scores = _scores(policy, problems, rollout, judge)
     greedy_scores = scores[::size]
     sampled = [score for i, score in enumerate(scores) if i % size]
     lengths = [n for i, n in enumerate(rollout.completions.lengths.tolist()) if i % size]
@@ -62,11 +65,11 @@ def evaluate(
     }
 
 
-def _scores(policy: Policy, problems: Sequence[Problem], rollout: Rollout) -> list[Score]:
+def _scores(policy: Policy, problems: Sequence[Problem], rollout: Rollout, judge: Judge) -> list[Score]:
     completions = rollout.completions
     pairs = zip(completions.tokens.tolist(), completions.lengths.tolist(), strict=True)
     texts = policy.texts([row[:n] for row, n in pairs])
-    return [exact(text, problems[i // completions.group_size].answer) for i, text in enumerate(texts)]
+    return judge(texts, [problems[i // completions.group_size] for i in range(len(texts))])
 
 
 def _greedy(scores: Sequence[Score]) -> dict[str, float]:
@@ -97,9 +100,12 @@ def _strata(
     """Accuracy within parts of the answers, easy to hard and short to long; parts without an answer are left out."""
     samples = len(sampled) // len(problems)
     once, each = range(len(problems)), [i // samples for i in range(len(sampled))]
-    swaps = [len(problem.steps) for problem in problems]
+    swaps, levels = [len(problem.steps) for problem in problems], sorted({problem.level for problem in problems})
     parts = {
-        "moves": _parts(greedy, once, [problem.moves for problem in problems], str),
+        "moves": _parts(greedy, once, [problem.moves for problem in problems], str) if any(swaps) else {},
+        "level": _parts(greedy, once, [levels.index(problem.level) for problem in problems], lambda i: levels[i])
+        if len(levels) > 1
+        else {},
         "swaps": _parts(greedy, once, swaps, str) if len(set(swaps)) > 1 else {},
         "length": _parts(sampled, each, [int(np.searchsorted(LENGTHS, n)) for n in lengths], _bin),
     }

@@ -6,8 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from grpo_core.live.config import RunConfig
 from grpo_core.live.model import Policy
-from grpo_core.live.sources import Source
+from grpo_core.live.sources import Source, find_source
+from grpo_core.live.tasks import Task
 
 _FOLDER = "give a folder that transformers has saved, with config.json, model.safetensors and the tokenizer's files"
 
@@ -123,3 +125,16 @@ def _plain(policy: Policy, prompts: Any, tokens: Tensor) -> Tensor:
         logits = policy.model(input_ids=torch.cat([real, own])[None]).logits[0].float()
         rows.append(logits.log_softmax(-1)[-3:-1].gather(1, own[:, None]).squeeze(1))
     return torch.stack(rows)
+
+
+def check_start(policy: Policy, engine: Any, task: Task, config: RunConfig) -> None:
+    """Make sure that a run can begin: the engine fits a model from elsewhere, and prompts and completions have room."""
+    if config.model and not find_source(config.model).built_in:
+        check_engine(policy, engine)
+    longest = max(map(len, policy.encode([policy.prompt_text(problem.prompt) for problem in task.longest(20)])))
+    limit = policy.context
+    if limit is not None and longest + config.max_new_tokens > limit:
+        raise ValueError(
+            f"the longest prompt has {longest} tokens and {config.max_new_tokens} new ones are asked for, but the "
+            f"model has room for {limit}: lower max_new_tokens, shorten the prompts or choose another model"
+        )

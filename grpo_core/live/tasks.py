@@ -30,6 +30,11 @@ class Problem:
     steps: str
 
     @property
+    def level(self) -> str:
+        """What a task file calls its difficulty; nothing here."""
+        return ""
+
+    @property
     def moves(self) -> int:
         """How many of the swaps move the ball: the problem's difficulty."""
         return sum(a != b for a, b in pairwise(self.prompt[0] + self.steps))
@@ -79,6 +84,18 @@ class Task:
             for problem in self.sample(rng, count, held_out=True):
                 found.setdefault(problem.prompt, problem)
         return list(found.values())[:count]
+
+    def longest(self, count: int) -> list[Problem]:
+        """Some of the longest prompts: here they are of one length, or nearly."""
+        return self.held_out(count)
+
+    def judge(self, completions: Sequence[str], problems: Sequence[Problem]) -> list[Score]:
+        """Judge completions for an evaluation: always exactly, whatever trains."""
+        return judge_exactly(completions, problems)
+
+    def troubles(self) -> dict[str, float]:
+        """What the verifier could not do since the last call, by kind; these verifiers cannot fail."""
+        return {}
 
     def scores(self, completions: Sequence[str], problems: Sequence[Problem], lengths: Sequence[int]) -> list[Score]:
         """Judge completions; problems and lengths (in tokens) have one entry for each."""
@@ -137,6 +154,11 @@ def exact(completion: str, answer: str) -> Score:
     """Reward 1.0 for the right answer in the right format, else 0.0."""
     accuracy, form = accuracy_score(completion, answer), format_score(completion)
     return Score(accuracy * form, accuracy, form)
+
+
+def judge_exactly(completions: Sequence[str], problems: Sequence[Problem]) -> list[Score]:
+    """The exact verifier, for several completions."""
+    return [exact(text, problem.answer) for text, problem in zip(completions, problems, strict=True)]
 
 
 PARTS: Mapping[str, Callable[[str, Problem, int, Score], float | None]] = MappingProxyType(

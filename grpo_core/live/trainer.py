@@ -40,8 +40,10 @@ from grpo_core.live.engines import Engine, Prompts, Reference, make_engine
 from grpo_core.live.evaluate import evaluate
 from grpo_core.live.faults import faulty_rewards
 from grpo_core.live.model import Policy, device_name, load_policy, start_policy, use_threads  # noqa: F401
+from grpo_core.live.pretrained import check_start
 from grpo_core.live.rollout import Rollout, encode, sample
-from grpo_core.live.tasks import TASKS, Score, Task
+from grpo_core.live.task_files import task_of
+from grpo_core.live.tasks import TASKS, Score, Task  # noqa: F401
 from grpo_core.live.update import DivergedError, Optimizer, UpdateInputs, update
 
 Event = dict[str, Any]
@@ -117,10 +119,11 @@ class Run:
 
     def __init__(self, config: RunConfig, commands: Commands = tuple, *, task: Task | None = None) -> None:
         self.config, self._commands = config, commands
-        self.task: Task = task or TASKS[config.task]
+        self.task: Task = task or task_of(config)
         self.policy = start_policy(config, self.task.start)
         use_threads(self.policy)
         self.engine = make_engine(self.policy)
+        check_start(self.policy, self.engine, self.task, config)
         self.reference = Reference(self.policy)
         self.refreshed = False
         self.optimizer = Optimizer(self.policy.model, learning_rate=config.learning_rate)
@@ -167,6 +170,7 @@ class Run:
             max_new_tokens=self.config.max_new_tokens,
             temperature=self.config.temperature,
             samples=self.config.eval_samples if thorough else 1,
+            judge=self.task.judge,
         )
         strata = [_rounded(part) for part in found.pop("strata")]
         return self.event("eval", **_rounded(found), prompts=len(self.held_out), strata=strata)
@@ -186,6 +190,7 @@ class Run:
         clock.lap("probe")
         self.step += 1
         measured = {**_behaviour(drawn, self.config), **_distances(rollout, probe), **self._refilled(drawn, judged)}
+        measured |= self.task.troubles()
         pulls = advantage_statistics(judged.advantages.advantages)
         metrics = {**learned, **measured, **pulls, **self._settings(), **self._speed(drawn.rollout, clock)}
         groups = group_events(self.policy, judged, probe)
