@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from app.params import MOST_STEPS, Steps
 from app.words import plain_text, t
 from grpo_core import Group, as_rewards
 
@@ -104,6 +105,45 @@ def with_token(group: Group, index: int, position: int, row: str, value: Any) ->
     rows = [list(line) for line in getattr(group, row)]
     rows[index][position] = value
     return group.replace(**{row: tuple(map(tuple, rows))})
+
+
+STEP_RANGES = {"reward": (-100, 100), "end": (1, MAX_LENGTH), "count": (1, MOST_STEPS), "size": (1, MOST_STEPS)}
+"""What can be edited of completions with steps, and between which numbers."""
+
+
+def with_step(steps: Steps, what: str, at: Sequence[int], value: float) -> Steps:
+    """Return completions with one thing changed: a step's "reward" or "end" (at completion, step), the "count" of a
+    completion's steps (at completion), or the "size", the number of completions.
+
+    An end stays between its neighbours'. More steps or completions repeat the last one.
+    """
+    if what == "size":
+        return (steps + steps[-1:] * MOST_STEPS)[: int(value)]
+    row = list(steps[at[0]])
+    if what == "count":
+        while len(row) < int(value) and row[-1][1] < MAX_LENGTH:
+            row.append((row[-1][0], min(row[-1][1] + 2, MAX_LENGTH)))
+        row = row[: int(value)]
+    else:
+        reward, end = row[at[1]]
+        row[at[1]] = (round(float(value), 4), end) if what == "reward" else (reward, _between(row, at[1], int(value)))
+    return (*steps[: at[0]], tuple(row), *steps[at[0] + 1 :])
+
+
+def _between(row: Sequence[tuple[float, int]], index: int, end: int) -> int:
+    low = row[index - 1][1] + 1 if index else 1
+    high = row[index + 1][1] - 1 if index + 1 < len(row) else MAX_LENGTH
+    return min(max(end, low), high)
+
+
+def cut_at(group: Group, limit: int) -> Group:
+    """Return the group as if no completion could be longer than `limit` tokens: longer ones are truncated there."""
+    long = [len(row) > limit for row in group.tokens]
+    changes = {
+        name: tuple(row[:limit] for row in getattr(group, name)) for name in _ROWS if getattr(group, name) is not None
+    }
+    finish = tuple("length" if cut else reason for cut, reason in zip(long, group.finish or (), strict=True))
+    return group.replace(**changes, finish=finish)
 
 
 def _positions(group: Group, index: int) -> list[tuple[Any, ...]]:

@@ -2,14 +2,18 @@ r"""Formulas as LaTeX: symbols, then the current numbers, then the result. Numbe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from app import lens as lenses
 from app import walk
 from app.lens import Distributions, Lens, Parts
 from app.numbers import bracketed, latex, short
-from grpo_core import AdvantageSpec
+from grpo_core import AdvantageSpec, GroupAdvantages, as_rewards, group_advantages
+from grpo_core.baselines import whitening_moments
 
 
 def _small(value: float) -> str:
@@ -31,7 +35,7 @@ def advantage(lens: Lens, index: int) -> list[str]:
     """Return the advantage of one completion, in aligned lines."""
     scores, spec = lens.scores, lens.spec
     if not plain_spec(spec):
-        return [walk.advantage_line(lens, index)]
+        return _other(lens, index)
     i, reward = index + 1, lens.group.rewards[index]
     mean, std, value = float(scores.mean), float(scores.std), float(scores.advantages[index])
     if lens.group.kind != "mixed":
@@ -52,6 +56,98 @@ def advantage(lens: Lens, index: int) -> list[str]:
         rf" = \frac{{{latex(reward)} - {bracketed(mean)}}}{{{under}}} = {result}",
         std_line(lens),
     ]
+
+
+def _other(lens: Lens, index: int) -> list[str]:
+    """Return the advantage where a recipe brings another baseline, or does something to the result."""
+    spec = lens.spec
+    if lens.group.rewards[index] is None:
+        return [walk.advantage_line(lens, index)]
+    if spec.reward_aggregation == "normalize_then_sum":
+        return _parts_first(lens, index)
+    if spec.whitening is None:
+        return [*_BASELINES.get(spec.estimator, _no_baseline)(lens, index), walk.advantage_line(lens, index)]
+    plain = without_whitening(lens)
+    before = [line.replace("A_{", "A'_{", 1) for line in advantage(plain, index)]
+    scored = ~np.isnan(lens.group.reward_array)
+    moments = whitening_moments(plain.advantages, np.asarray(lens.lengths), scored, whitening=spec.whitening)
+    return [*before, *whitened(index, float(plain.advantages[index]), moments, float(lens.advantages[index]))]
+
+
+def without_whitening(lens: Lens) -> Lens:
+    """Return the lens before its advantages are centred and scaled over the batch's tokens."""
+    spec = replace(lens.spec, whitening=None)
+    scores = lens.group.advantages(spec, greedy_reward=float(lens.values["greedy"]))
+    return replace(lens, spec=spec, scores=scores)
+
+
+def whitened(index: int, before: float, moments: tuple[Any, Any], value: float) -> list[str]:
+    """Return how one advantage is centred and scaled over the batch's tokens."""
+    mean, divisor, i = float(moments[0]), float(moments[1]), index + 1
+    return [
+        rf"A_{{{i}}} &= \frac{{A'_{{{i}}} - \mathrm{{mean}}_{{\mathrm{{tokens}}}}(A')}}"
+        rf"{{\mathrm{{std}}_{{\mathrm{{tokens}}}}(A')}}"
+        rf" = \frac{{{latex(before)} - {bracketed(mean)}}}{{{latex(divisor)}}} = {latex(value, sign=True)}"
+    ]
+
+
+def _no_baseline(lens: Lens, index: int) -> list[str]:
+    return []
+
+
+def _listed(values: Sequence[str]) -> str:
+    """Return a sum with its terms written out, as far as there is room."""
+    return " + ".join(values if len(values) <= 4 else [values[0], values[1], r"\dots", values[-1]])
+
+
+def _batch_mean(lens: Lens, index: int) -> list[str]:
+    scored = [bracketed(r, 2) for r in lens.group.rewards if r is not None]
+    mean = latex(float(lens.scores.mean))
+    return [rf"\bar r &= \frac{{1}}{{n}}\sum_j r_j = \frac{{{_listed(scored)}}}{{{len(scored)}}} = {mean}"]
+
+
+def _length_weighted(lens: Lens, index: int) -> list[str]:
+    pairs = [(n, r) for n, r in zip(lens.lengths, lens.group.rewards, strict=True) if r is not None]
+    over = _listed([rf"{n}\cdot {bracketed(r, 2)}" for n, r in pairs])
+    base = float(lens.group.rewards[index] or 0.0) - float(lens.advantages[index])
+    return [
+        r"b &= \frac{\sum_j |o_j|\, r_j}{\sum_j |o_j|}"
+        rf" = \frac{{{over}}}{{{_listed([str(n) for n, _ in pairs])}}} = {latex(base)}"
+    ]
+
+
+_BASELINES: Mapping[str, Callable[[Lens, int], list[str]]] = {
+    "batch_mean": _batch_mean,
+    "length_weighted": _length_weighted,
+    "nonzero_scaled": _batch_mean,
+}
+"""The line that says what the baseline comes to, where that takes more than the advantage's own line."""
+
+
+def _parts_first(lens: Lens, index: int) -> list[str]:
+    """Return the advantage where each reward function is normalised before the sum, and the sum once more."""
+    parts = list(lens.group.reward_parts.values()) or [lens.group.rewards]
+    spec = lens.spec
+    each = [group_advantages(as_rewards(list(part)), ddof=spec.ddof, eps=spec.eps) for part in parts]
+    lines = [
+        normalised(rf"z_{{{index + 1},{f + 1}}}", rf"r_{{{index + 1},{f + 1}}}", part[index], one, spec.eps, index)
+        for f, (part, one) in enumerate(zip(parts, each, strict=True))
+        if part[index] is not None
+    ]
+    return [*lines[:3], walk.advantage_line(lens, index)]
+
+
+def normalised(left: str, symbol: str, reward: float | None, scores: GroupAdvantages, eps: float, index: int) -> str:
+    """Return (reward - mean) / (std + eps) with its numbers; `scores` are the advantages that it is one of."""
+    if float(scores.std) == 0.0:
+        return rf"{left} &= 0 \quad\text{{(all equal)}}"
+    under = latex(float(scores.std)) + (f" + {_small(eps)}" if eps else "")
+    divisor = r"s + \varepsilon" if eps else "s"
+    return (
+        rf"{left} &= \frac{{{symbol} - \bar r}}{{{divisor}}}"
+        rf" = \frac{{{latex(reward)} - {bracketed(float(scores.mean))}}}{{{under}}}"
+        rf" = {latex(float(scores.advantages[index]), sign=True)}"
+    )
 
 
 def std_line(lens: Lens) -> str:
@@ -77,8 +173,15 @@ def binary(q: float, success: float, failure: float) -> list[str]:
     ]
 
 
-def mixed(p: float, size: int, value: float) -> list[str]:
-    """Return the probability of a mixed group."""
+def mixed(p: float, size: int, value: float, unscored: float = 0.0) -> list[str]:
+    """Return the probability of a mixed group; `unscored` is the share u of completions without a score."""
+    if unscored:
+        u, own, other = latex(unscored, 2), latex(p, 2), latex(1 - p, 2)
+        inside = rf"({u} + {latex(1 - unscored, 2)} \cdot "
+        return [
+            r"\Pr(\text{mixed}) &= 1 - \big(u + (1-u)\,p\big)^G - \big(u + (1-u)(1-p)\big)^G + u^G",
+            rf"&= 1 - {inside}{own})^{{{size}}} - {inside}{other})^{{{size}}} + {u}^{{{size}}} = {latex(value)}",
+        ]
     return [
         rf"\Pr(\text{{mixed}}) &= 1 - p^G - (1-p)^G"
         rf" = 1 - {latex(p, 2)}^{{{size}}} - {latex(1 - p, 2)}^{{{size}}} = {latex(value)}"
@@ -125,7 +228,7 @@ def graph(slopes: Mapping[str, float]) -> list[str]:
 def kl(d: float, values: Mapping[str, float]) -> list[str]:
     """Return the three estimators at one log-ratio."""
     x = latex(d, 2)
-    inside = bracketed(d, 2)
+    inside = f"({x})" if "^" in x or d < 0 else x  # a power of ten cannot be squared as it stands
     return [
         rf"d &= \log\pi_{{\mathrm{{ref}}}} - \log\pi = {x}",
         rf"k_1 &= -d = {latex(values['k1'], sign=True)}",
@@ -171,7 +274,7 @@ def reduction(lens: Lens, extremes: tuple[int, int], constant: float) -> list[st
     mode = lens.objective.aggregation
     lines = []
     for i in dict.fromkeys(extremes):
-        size, length, total = lens.group.size, lens.lengths[i], sum(lens.lengths)
+        size, length, total = lens.group.size, lens.trained[i], sum(lens.trained)
         numbers = {
             "sequence_mean": rf"\frac{{1}}{{{size} \cdot {length}}}",
             "token_mean": rf"\frac{{1}}{{{total}}}",
@@ -185,17 +288,27 @@ def reduction(lens: Lens, extremes: tuple[int, int], constant: float) -> list[st
     return [*lines, rf"L &= \sum_{{i,t}} w_{{i,t}}\, \ell_{{i,t}} = {latex(float(lens.terms.loss), sign=True)}"]
 
 
-def parts(split: Parts) -> list[str]:
-    """Return the mean of the micro-batches' means and the token mean of the whole batch."""
-    local = [latex(v, 3) for v in split.local]
-    shown = local if len(local) <= 4 else [local[0], r"\dots", local[-1]]
-    means = " + ".join(f"({v})" if v.startswith("-") else v for v in shown)
+def parts(split: Parts, span: str = "part") -> list[str]:
+    """Return a token's weight and the loss under a span, and the token mean of the whole batch."""
     weighted = [rf"{n} \cdot {bracketed(v)}" for n, v in zip(split.tokens, split.local, strict=True)]
-    pooled = " + ".join(weighted if len(weighted) <= 3 else [weighted[0], r"\dots", weighted[-1]])
-    return [
-        rf"\text{{mean of means}} &= \frac{{{means}}}{{{len(local)}}} = {latex(split.mean_of_means, sign=True)}",
-        rf"\text{{true token mean}} &= \frac{{{pooled}}}{{{sum(split.tokens)}}} = {latex(split.pooled, sign=True)}",
-    ]
+    total = sum(split.tokens)
+    pooled = rf"\frac{{{_listed(weighted)}}}{{{total}}} = {latex(split.pooled, sign=True)}"
+    lines = [rf"\text{{true token mean}} &= {pooled}"]
+    if span == "all":
+        return [*lines, rf"w &= \frac{{1}}{{\sum_j |o_j|}} = \frac{{1}}{{{total}}} = {latex(1 / max(total, 1), 4)}"]
+    full = [k for k, n in enumerate(split.tokens) if n] or [0]
+    k = max(full, key=lambda part: split.weights[span][part])
+    count = len(split.members) if span == "part" else split.ranks
+    rank = k // split.each
+    counted = split.tokens[k] if span == "part" else sum(split.tokens[rank * split.each : (rank + 1) * split.each])
+    symbol = r"\frac{1}{P\, N_{\mathrm{part}}}" if span == "part" else r"\frac{1}{R\, N_{\mathrm{rank}}}"
+    weight = latex(split.weights[span][k], 4)
+    heaviest = rf"w &= {symbol} = \frac{{1}}{{{count} \cdot {max(counted, 1)}}} = {weight} \quad\text{{(heaviest)}}"
+    if span == "rank":
+        return [rf"\text{{mean of ranks}} &= {latex(split.losses['rank'], sign=True)}", *lines, heaviest]
+    means = _listed([bracketed(v) for v in split.local])
+    result = latex(split.mean_of_means, sign=True)
+    return [rf"\text{{mean of means}} &= \frac{{{means}}}{{{len(split.local)}}} = {result}", *lines, heaviest]
 
 
 def loss(lens: Lens) -> list[str]:

@@ -23,10 +23,12 @@ from grpo_core import (
     importance_ratio,
     kl_estimate,
     loss_terms,
-    pooled_mean,
+    masked_mean,
+    mean_of_means_weights,
     token_weights,
     weighted_sum,
 )
+from grpo_core.kl_gradients import estimator_moments
 from grpo_core.ratios import LOG_RATIO_CAP
 from grpo_core.token_gradients import TokenGradients, gradients_of
 
@@ -53,6 +55,11 @@ class Lens:
     def lengths(self) -> tuple[int, ...]:
         """Tokens that train, for each completion."""
         return self.group.lengths
+
+    @property
+    def trained(self) -> tuple[int, ...]:
+        """Tokens that train under the objective, for each completion: none in a truncated one that is dropped."""
+        return tuple(int(n) for n in np.asarray(self.terms.mask).sum(axis=1))
 
     @cached_property
     def gradients(self) -> TokenGradients:
@@ -183,6 +190,7 @@ class Distributions:
     reverse: float
     estimates: Mapping[str, np.ndarray]
     expected: Mapping[str, float]  # under the current policy
+    spread: Mapping[str, float]  # standard deviation of one token's estimate, under the current policy
 
 
 def distributions(current: Sequence[float], reference: Sequence[float]) -> Distributions:
@@ -192,13 +200,16 @@ def distributions(current: Sequence[float], reference: Sequence[float]) -> Distr
     """
     size = min(len(current), len(reference))
     p, q = _normalised(current[:size]), _normalised(reference[:size])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        d = np.log(q) - np.log(p)
-    seen = p > 0
-    d = np.where(seen, d, 0.0)
-    estimates = {name: np.where(seen, values, 0.0) for name, values in kl_at(d).items()}
-    expected = {name: float(weighted_sum(values, p)) for name, values in estimates.items()}
-    return Distributions(p, q, float(categorical_kl(p, q)), float(categorical_kl(q, p)), estimates, expected)
+    moments = {name: estimator_moments(p, q, estimator=name) for name in ("k1", "k2", "k3")}
+    return Distributions(
+        p,
+        q,
+        float(categorical_kl(p, q)),
+        float(categorical_kl(q, p)),
+        {name: found.estimates for name, found in moments.items()},
+        {name: float(found.mean) for name, found in moments.items()},
+        {name: float(found.std) for name, found in moments.items()},
+    )
 
 
 def _normalised(weights: Sequence[float]) -> np.ndarray:
@@ -206,10 +217,9 @@ def _normalised(weights: Sequence[float]) -> np.ndarray:
     return w / w.sum() if w.sum() > 0 else np.full(len(w), 1.0 / len(w))
 
 
-def rule_weights(group: Group, mode: str, *, constant: float) -> np.ndarray:
+def rule_weights(lens: Lens, mode: str, *, constant: float) -> np.ndarray:
     """Return the token weights (B, T) of one rule."""
-    batch = GroupBatch.from_groups([group], AdvantageSpec())
-    return token_weights(batch.mask, mode=mode, constant=constant)
+    return token_weights(lens.terms.mask, mode=mode, constant=constant)
 
 
 def token_terms(lens: Lens) -> np.ndarray:
@@ -217,33 +227,62 @@ def token_terms(lens: Lens) -> np.ndarray:
     return lens.terms.per_token
 
 
+SPANS = ("part", "rank", "all")
+
+
 @dataclass(frozen=True)
 class Parts:
-    """A token mean, computed over parts of the batch: each part's own mean, their mean, and the true one."""
+    """A token mean over the parts of a batch: micro-batches, which `ranks` devices share out, in order.
 
+    For each micro-batch: the completions in it, its tokens, its own token mean. `weights` and `losses`: for each span
+    over which tokens are counted ("part": the micro-batch, "rank": all of a rank's micro-batches, "all": the whole
+    batch), what one token of each micro-batch weighs and what the loss comes to.
+    """
+
+    ranks: int
     members: tuple[tuple[int, ...], ...]
     tokens: tuple[int, ...]
     local: tuple[float, ...]
-    mean_of_means: float
-    pooled: float
+    weights: Mapping[str, tuple[float, ...]]
+    losses: Mapping[str, float]
+
+    @property
+    def mean_of_means(self) -> float:
+        """The mean of the micro-batches' own means."""
+        return self.losses["part"]
+
+    @property
+    def pooled(self) -> float:
+        """The token mean of the whole batch."""
+        return self.losses["all"]
+
+    @property
+    def each(self) -> int:
+        """Micro-batches of one rank."""
+        return len(self.members) // self.ranks
 
 
-def split(lens: Lens, parts: int) -> Parts:
-    """Return the token mean over `parts` micro-batches of whole completions, against the token mean of the batch."""
-    count = min(parts, lens.group.size)
-    members = tuple(tuple(int(i) for i in part) for part in np.array_split(np.arange(lens.group.size), count))
-    sums, counts, local = [], [], []
-    for part in members:
-        rows = np.array(part)
-        mask, terms = lens.batch.mask[rows], lens.terms.per_token[rows]
-        local.append(float(weighted_sum(terms, token_weights(mask, mode="token_mean"))))
-        sums.append(float(weighted_sum(terms, token_weights(mask, mode="token_sum"))))
-        counts.append(float(mask.sum()))
-    equal = np.full(len(local), 1.0)
+def split(lens: Lens, parts: int, ranks: int = 1) -> Parts:
+    """Return the token mean over `parts` micro-batches on each of `ranks` devices, against that of the whole batch.
+
+    Completions stay whole and in order. There are never more parts than completions.
+    """
+    ranks = min(ranks, lens.group.size)
+    each = min(parts, lens.group.size // ranks)
+    members = tuple(tuple(map(int, rows)) for rows in np.array_split(np.arange(lens.group.size), ranks * each))
+    part = [k for k, rows in enumerate(members) for _ in rows]
+    mask, terms = np.asarray(lens.terms.mask), lens.terms.per_token
+    weights = {
+        "part": mean_of_means_weights(mask, part),
+        "rank": mean_of_means_weights(mask, [k // each for k in part]),
+        "all": token_weights(mask, mode="token_mean"),
+    }
+    rows = [np.array(own) for own in members]
     return Parts(
+        ranks,
         members,
-        tuple(int(c) for c in counts),
-        tuple(local),
-        float(pooled_mean(np.array(local), equal)),
-        float(pooled_mean(np.array(sums), np.array(counts))),
+        tuple(int(mask[own].sum()) for own in rows),
+        tuple(float(masked_mean(terms[own], mask[own])) for own in rows),
+        {span: tuple(float(w[own].max()) for own in rows) for span, w in weights.items()},
+        {span: float(weighted_sum(terms, w)) for span, w in weights.items()},
     )

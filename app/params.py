@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from grpo_core import RECIPES, SURROGATES, AdvantageSpec, Objective, get_recipe
 from grpo_core.advantages import ESTIMATORS
 from grpo_core.differences import choice_names
 from grpo_core.rewards import SCRIPTS
+from grpo_core.surrogate_curves import surrogate_options
 
 DEFAULT_RECIPE = "grpo_paper"
 
@@ -28,10 +30,10 @@ SHOWN_RECIPES = tuple(RECIPES)
 class Param:
     """One setting. `name` is its key in the session and in the URL.
 
-    `kind`: "number", "whole", "choice", "names" (several of `choices`), "numbers" (a list) or "packed" (text made by
-    `link.pack`). `default`: None with `from_recipe` means "what the recipe says". `low` and `high` are the slider's
-    ends; `floor` and `ceiling`, where they lie further out, are accepted when typed. `optional`: None ("off") is a
-    value of its own. `stops`: the values a slider offers; `log`: its scale.
+    `kind`: "number", "whole", "choice", "names" (several of `choices`), "numbers" (a list), "steps" (see `read_steps`)
+    or "packed" (text made by `link.pack`). `default`: None with `from_recipe` means "what the recipe says". `low` and
+    `high` are the slider's ends; `floor` and `ceiling`, where they lie further out, are accepted when typed.
+    `optional`: None ("off") is a value of its own. `stops`: the values a slider offers; `log`: its scale.
     """
 
     name: str
@@ -61,7 +63,7 @@ class Param:
             return tuple(self._chosen(part) for part in text.split(","))
         if self.kind == "numbers":
             return tuple(self.number(part) for part in self._parts(text))
-        return self.number(text)
+        return read_steps(text) if self.kind == "steps" else self.number(text)
 
     def write(self, value: Any) -> str:
         """Return the text that `parse` reads back as `value`."""
@@ -71,6 +73,8 @@ class Param:
             return ",".join(_short(x) for x in value)
         if self.kind == "names":
             return ",".join(value)
+        if self.kind == "steps":
+            return "_".join(",".join(f"{_short(reward)}~{end}" for reward, end in row) for row in value)
         return str(value) if self.kind in ("choice", "whole", "packed") else _short(value)
 
     def _chosen(self, text: str) -> Any:
@@ -105,6 +109,33 @@ class Param:
         return int(value) if whole else value
 
 
+Steps = tuple[tuple[tuple[float, int], ...], ...]
+"""For each completion its steps: (reward, number of the step's last token, counted from 1)."""
+MOST_STEPS = 8  # completions, and steps of one
+
+
+def read_steps(text: str) -> Steps:
+    """Return the steps in a text: completions on lines of their own (or after _), each "reward @ last token, ...".
+
+    Rewards are rounded to four decimals, so that a link can write them. ValueError for more than MOST_STEPS of either,
+    rewards beyond 100, and ends that do not increase or exceed 200.
+    """
+    rows = [row for row in re.split(r"[\n;_]", text) if row.strip()]
+    steps = tuple(tuple(_step(cell) for cell in row.split(",")) for row in rows)
+    fits = 1 <= len(steps) <= MOST_STEPS and all(len(row) <= MOST_STEPS for row in steps)
+    ends = [[0, *(end for _, end in row), 201] for row in steps]
+    if not fits or any(a >= b for row in ends for a, b in itertools.pairwise(row)):
+        raise ValueError(t("accept.steps", most=MOST_STEPS))
+    return steps
+
+
+def _step(cell: str) -> tuple[float, int]:
+    found = re.fullmatch(r"\s*([+-]?\d{1,3}(?:\.\d{1,17})?)\s*[@~]\s*(\d{1,3})\s*", cell.replace(chr(0x2212), "-"))
+    if found is None or abs(float(found[1])) > 100:
+        raise ValueError(t("accept.steps", most=MOST_STEPS))
+    return round(float(found[1]), 4), int(found[2])
+
+
 def _short(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
@@ -125,10 +156,42 @@ def _choice(name: str, choices: tuple[Any, ...], **more: Any) -> Param:
     return Param(name=name, kind="choice", choices=choices, **{"default": choices[0], **more})
 
 
+def distinct_surrogates() -> tuple[str, ...]:
+    """Return the first recipe for every surrogate with other hyperparameters."""
+    first: dict[Any, str] = {}
+    for name, recipe in RECIPES.items():
+        o = recipe.objective
+        first.setdefault((o.surrogate, tuple(sorted(o.surrogate_parameters().items(), key=str))), name)
+    return tuple(first.values())
+
+
 _RECIPE = {"from_recipe": True, "default": None}
 _EPS_STOPS = (0.0, 1e-9, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
 
 _FREE = {"floor": -100.0, "ceiling": 100.0}
+_ADVANTAGES = (
+    _choice("adv_view", ("bars", "estimators", "rates", "mixed", "prompts", "several", "steps")),
+    _number("p", 0.2, 0.0, 1.0, 0.01),
+    _whole("mix_g", 8, 1, 64),
+    _number("miss", 0.0, 0.0, 1.0, 0.01),  # share of completions that cannot be scored
+    _numbers("levels", (0.875, 0.125), 0.0, 1.0, 0.01),  # success rates of prompts that share a batch
+    _choice("pool", ("one", "whitened", "group_whitened", "batch_mean", "batch_std")),
+    _numbers("mc", (1.0, 0.0, 0.0, 1.0), 0.0, 1.0, 0.01, **_FREE),  # rewards of three functions: correct,
+    _numbers("mf", (0.0, 1.0, 1.0, 1.0), 0.0, 1.0, 0.01, **_FREE),  # format,
+    _numbers("ml", (0.0, 0.0, 0.0, 0.0), 0.0, 1.0, 0.01, **_FREE),  # length
+    _numbers("mw", (1.0, 1.0, 0.0), 0.0, 2.0, 0.05, **_FREE),  # and their weights
+    _choice("mfun", ("mc", "mf", "ml")),
+    Param(name="steps", kind="steps", default=(((1.0, 3), (0.0, 6)), ((1.0, 4), (1.0, 5))), longest=1000),
+    _whole("sc", 1, 1, MOST_STEPS),
+    _choice("step_base", ("all", "position")),
+)
+_REDUCTION = (
+    _choice("red_view", ("tokens", "rules", "parts", "masks")),
+    _whole("parts", 2, 1, 16),
+    _whole("ranks", 1, 1, 8),
+    _choice("span", ("part", "rank", "all")),
+    _whole("limit", None, 1, 200, optional=True),
+)
 _LOGP = {"low": -40.0, "high": 0.0, "step": 0.1, "floor": -10_000.0}
 _PPO = (
     _choice("ppo_view", ("critic", "memory", "trust", "dpo", "where", "rounds", "compared")),
@@ -229,6 +292,55 @@ _GRADIENTS = (
     _numbers("paya", (0.0, 0.0, 0.0), 0.0, 1.0, 0.05, **_FREE),
     _numbers("pays", (0.2, 0.5, 1.0), 0.0, 1.0, 0.05, **_FREE),
 )
+_KL = (
+    _choice("kl_view", ("curve", "distribution", "why", "trap", "offpolicy", "refresh")),
+    _number("d", 0.5, -3.0, 3.0, 0.01, floor=-1000.0, ceiling=1000.0),
+    _numbers("cur", (0.6, 0.4), 0.0, 1.0, 0.01),
+    _numbers("ref", (0.5, 0.5), 0.0, 1.0, 0.01),
+    _numbers("kl_old", (0.4, 0.6), 0.0, 1.0, 0.01),
+    _choice("kl_w", ("none", "full", "detached", "clipped")),
+    _number("kl_cap", 1.2, 0.1, 5.0, 0.01, floor=0.001, ceiling=1000.0),
+    _number("kl_b", 0.5, 0.05, 2.0, 0.01, log=True, floor=0.001, ceiling=100.0),
+    _number("kl_bs", 0.1, 0.05, 2.0, 0.01, log=True, floor=0.001, ceiling=100.0),
+    _whole("kl_n", 30, 1, 200, log=True),
+    _number("kl_lr", 1.0, 0.05, 5.0, 0.05, log=True, floor=0.001, ceiling=10.0),
+    _whole("kl_steps", 120, 10, 200, ceiling=300),
+    _numbers("kl_p0", (0.6, 0.3, 0.1), 0.01, 1.0, 0.01, floor=1e-6),
+    _numbers("kl_rw", (0.0, 0.5, 1.0), 0.0, 1.0, 0.05, **_FREE),
+)
+_OPTIONS = (  # of surrogates, under the core's own names
+    _number("weight_low", None, 0.0, 2.0, 0.01, from_recipe=True, ceiling=100.0),
+    _number("weight_high", None, 0.0, 5.0, 0.01, from_recipe=True, ceiling=100.0),
+    _number("tau_positive", None, 0.1, 10.0, 0.05, from_recipe=True, ceiling=100.0),
+    _number("tau_negative", None, 0.1, 10.0, 0.05, from_recipe=True, ceiling=100.0),
+    _number("k_positive", None, 0.0, 5.0, 0.1, from_recipe=True),
+    _number("lambda_positive", None, 0.1, 5.0, 0.1, from_recipe=True),
+    _number("k_negative", None, 0.0, 5.0, 0.1, from_recipe=True),
+    _number("lambda_negative", None, 0.1, 5.0, 0.1, from_recipe=True),
+    _number("log_epsilon_low", None, 0.0, 2.0, 0.01, from_recipe=True, ceiling=80.0),
+    _number("log_epsilon_high", None, 0.0, 2.0, 0.01, from_recipe=True, ceiling=80.0),
+    _number("threshold_low", None, 0.0, 1.0, 0.01, from_recipe=True),
+    _number("threshold_high", None, 0.0, 1.0, 0.01, from_recipe=True),
+    _number("weight_cap", None, 0.1, 20.0, 0.1, from_recipe=True, ceiling=1000.0),
+    _number("dro_beta", None, 0.05, 5.0, 0.05, from_recipe=True, floor=0.001, ceiling=100.0),
+    _number("share", None, 0.0001, 1.0, 0.0001, from_recipe=True, log=True),
+    _number("coefficient", None, 0.0, 2.0, 0.01, from_recipe=True, ceiling=100.0),
+    _number("covariance_low", None, 0.0, 10.0, 0.1, from_recipe=True, floor=-100.0, ceiling=100.0),
+    _number("covariance_high", None, 0.0, 10.0, 0.1, from_recipe=True, floor=-100.0, ceiling=100.0),
+)
+_CLIP = (
+    _choice("clip_view", ("curve", "surrogates", "quadrants", "minmax", "levels", "epochs", "graph")),
+    _choice("levels_view", ("drift", "weights", "identity")),
+    _choice("second", ("off", *distinct_surrogates()), default="cispo_paper"),
+    _number("oldp", 0.3, 0.01, 1.0, 0.01, floor=1e-6),  # old probability of the token on the curve
+    _whole("mu", 8, 1, 16, ceiling=64),
+    _number("lr", 0.3, 0.01, 10.0, 0.01, log=True, floor=1e-4, ceiling=100.0),
+    _number("rest", 0.2, 0.0, 0.99, 0.01, floor=0.0, ceiling=0.9999),  # probability that no completion of the group has
+    _whole("pull_n", 100, 1, 256, log=True),
+    _numbers("was", (0.5, 0.6, 0.9), 0.01, 1.0, 0.01),  # probability of a right step, old and new policy
+    _numbers("now", (0.8, 0.6, 0.95), 0.0, 1.0, 0.01),
+    *_OPTIONS,
+)
 _QUESTIONS = (
     _choice("topic", ("all", *topics())),
     _choice("q", tuple(asked()), default=None, optional=True),
@@ -252,20 +364,14 @@ PARAMS: Mapping[str, Param] = {
         _choice("reduce", ("sequence_mean", "token_mean", "constant", "sequence_sum", "token_sum"), **_RECIPE),
         Param(name="constant", kind="whole", low=1, high=4096, step=1, optional=True, log=True),
         # one page each
-        _choice("adv_view", ("bars", "estimators", "rates", "mixed")),
-        _number("p", 0.2, 0.0, 1.0, 0.01),
-        Param(name="mix_g", kind="whole", default=8, low=1, high=64, step=1),
-        _choice("clip_view", ("curve", "levels", "graph")),
+        *_ADVANTAGES,
         _choice("sign", ("up", "down")),
         _number("r", 1.5, 0.0, 3.0, 0.01, ceiling=1000.0),
         _number("drift", 1.01, 0.9, 1.1, 0.001, floor=0.5, ceiling=2.0),
         Param(name="drift_n", kind="whole", default=1000, low=1, high=2000, step=1, ceiling=100_000),
-        _choice("kl_view", ("curve", "distribution")),
-        _number("d", 0.5, -3.0, 3.0, 0.01, floor=-1000.0, ceiling=1000.0),
-        Param(name="cur", kind="numbers", default=(0.6, 0.4), low=0.0, high=1.0, step=0.01),
-        Param(name="ref", kind="numbers", default=(0.5, 0.5), low=0.0, high=1.0, step=0.01),
-        _choice("red_view", ("tokens", "rules", "parts")),
-        Param(name="parts", kind="whole", default=2, low=1, high=16, step=1),
+        *_KL,
+        *_REDUCTION,
+        *_CLIP,
         *_PPO,
         *_SAMPLING,
         *_REWARDS,
@@ -274,6 +380,12 @@ PARAMS: Mapping[str, Param] = {
         *_QUESTIONS,
     )
 }
+
+OPTIONS = tuple(param.name for param in _OPTIONS)
+"""The settings that are options of a surrogate, under the core's names."""
+_OPTION_DEFAULTS = {
+    name: value for s in SURROGATES.values() for name, value in s.parameters.items() if name in OPTIONS
+}  # fmt: skip
 
 RECIPE_BOUND = (*tuple(name for name, param in PARAMS.items() if param.from_recipe), "constant")
 
@@ -290,6 +402,7 @@ def recipe_values(name: str) -> dict[str, Any]:
         "kl": o.kl_estimator, "beta": o.beta, "reduce": o.aggregation, "constant": fixed,
         "surrogate": o.surrogate, "klw": "weighted" if o.kl_ratio_weighted else "plain",
         "cut": "drop" if o.mask_truncated else "train",
+        **_OPTION_DEFAULTS, **{name: v for name, v in o.surrogate_parameters().items() if name in _OPTION_DEFAULTS},
     }  # fmt: skip
 
 
@@ -307,7 +420,7 @@ def advantage_spec(values: Mapping[str, Any]) -> AdvantageSpec:
 def objective(values: Mapping[str, Any], *, longest: int) -> Objective:
     """Return the recipe's objective with the settings put in; an unset constant is the group's longest completion."""
     base = get_recipe(values["recipe"]).objective
-    return base.replace(
+    chosen = base.replace(
         surrogate=values["surrogate"],
         options=base.options if values["surrogate"] == base.surrogate else {},
         ratio_level=values["level"],
@@ -321,3 +434,11 @@ def objective(values: Mapping[str, Any], *, longest: int) -> Objective:
         aggregation=values["reduce"],
         constant=float(values["constant"] or max(longest, 1)),
     )
+    options = surrogate_options(chosen, surrogate_settings(values))
+    return chosen if options == chosen.options else chosen.replace(options=options)
+
+
+def surrogate_settings(values: Mapping[str, Any]) -> dict[str, float]:
+    """Return the settings that are options of a surrogate; a cap below its floor is lifted to it."""
+    own = {name: values[name] for name in OPTIONS}
+    return {**own, "weight_high": max(own["weight_high"], own["weight_low"])}

@@ -45,8 +45,13 @@ success, failure = binary_advantages(np.array([{q!r}]))
 print(success[0], failure[0])"""
 
 
-def mixed(p: float, size: int) -> str:
-    """Return the probability of a mixed group."""
+def mixed(p: float, size: int, unscored: float = 0.0) -> str:
+    """Return the probability of a mixed group, of every kind if some completions are unscored."""
+    if unscored:
+        return f"""from grpo_core import kind_probabilities
+
+for kind, chance in kind_probabilities({p!r}, {size}, unscored={unscored!r}).items():
+    print(kind, float(chance))"""
     return f"""from grpo_core import mixed_group_probability
 
 print(float(mixed_group_probability({p!r}, {size})))"""
@@ -134,15 +139,25 @@ weights = token_weights(mask, mode={o.aggregation!r}{constant})
 print(weighted_sum(terms, weights))"""
 
 
-def parts(split: Parts) -> str:
-    """Return the mean of means and the true token mean."""
+def parts(lens: Lens, split: Parts) -> str:
+    """Return the loss when each micro-batch, each rank, or the whole batch divides by its own tokens."""
+    part = [k for k, rows in enumerate(split.members) for _ in rows]
+    terms = [[round(float(v), 6) for v in lens.row(lens.terms.per_token, i)] for i in range(lens.group.size)]
+    mask = [[bool(v) for v in lens.row(lens.terms.mask, i)] for i in range(lens.group.size)]
     return f"""import numpy as np
-from grpo_core import pooled_mean
+from grpo_core import mean_of_means_weights, token_weights, weighted_sum
 
-means = np.array({_list(split.local)})  # one for each micro-batch
-tokens = np.array({_list(split.tokens)})
-print("mean of means  ", means.mean())
-print("true token mean", pooled_mean(means * tokens, tokens))"""
+token_losses = {terms}
+trains = {mask}
+micro_batch = {part}  # of each completion
+rank = {[k // split.each for k in part]}
+shape = (len(trains), max(map(len, trains)) or 1)
+terms, mask = np.zeros(shape), np.zeros(shape, dtype=bool)
+for i, (losses, own) in enumerate(zip(token_losses, trains)):
+    terms[i, : len(losses)], mask[i, : len(own)] = losses, own
+print("mean of micro-batches", weighted_sum(terms, mean_of_means_weights(mask, micro_batch)))
+print("mean of ranks        ", weighted_sum(terms, mean_of_means_weights(mask, rank)))
+print("true token mean      ", weighted_sum(terms, token_weights(mask, mode="token_mean")))"""
 
 
 def loss(lens: Lens) -> str:

@@ -243,6 +243,11 @@ def _take(name: str, raw: Any, gesture: Any) -> None:
         row, completion, position = index.split(":")
         value = _ranged(text, -10_000, 0, whole=False)
         edit_group(editing.with_token(group(), int(completion), int(position), row, value), gesture=gesture)
+    elif kind == "step":  # "step:reward:0:2" is the reward of completion 0's step 2, both counted from 0
+        what, *at = index.split(":")
+        low, high = editing.STEP_RANGES[what]
+        value = _ranged(text.replace(chr(0x2212), "-"), low, high, whole=what != "reward")
+        put({"steps": editing.with_step(get("steps"), what, [int(x) for x in at], value)}, gesture=gesture)
     elif kind == "size":
         edit_group(editing.resized(group(), int(_ranged(text, 1, editing.MAX_SIZE))), gesture=gesture)
     elif kind == "events":
@@ -251,7 +256,8 @@ def _take(name: str, raw: Any, gesture: Any) -> None:
     elif kind == "count":
         put({name: resized_list(get(name), int(_ranged(text, 2, 8))) for name in index.split("+")}, gesture=gesture)
     elif index and kind in PARAMS:
-        parts = list(get(kind))
+        parts = list(get(kind))  # a page may show more cells than there are, the last one repeated: `resized_list`
+        parts += parts[-1:] * (min(int(index) + 1, 8) - len(parts))
         parts[int(index)] = _setting(kind, text, cell=True)
         put({kind: tuple(parts)}, gesture=gesture)
     else:

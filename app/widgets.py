@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 from plotly.basedatatypes import BaseFigure
 
-from app import presets, state
+from app import link, presets, redraw, state
 from app.components import component
 from app.figures.base import Figure, Palette, enlarged, palette
 from app.numbers import cell
@@ -111,12 +111,16 @@ def events_row() -> Row:
     return {**row, "help": t("control.events_help"), "wide": True}
 
 
-def weight_rows(name: str, probabilities: Sequence[float]) -> list[Row]:
-    """Return a row for each event's weight in an editable distribution, with the probability it comes to."""
-    rows, color = [], {"cur": colors().current, "ref": colors().reference}[name]
-    for i, (weight, p) in enumerate(zip(state.get(name), probabilities, strict=False)):
+def weight_rows(name: str, probabilities: Sequence[float], weights: Sequence[float] | None = None) -> list[Row]:
+    """Return a row for each event's weight in an editable distribution, with the probability it comes to.
+
+    `weights`: what is shown, where that is more than the setting holds (see `state.resized_list`).
+    """
+    own = colors()
+    rows, color = [], {"cur": own.current, "ref": own.reference, "kl_old": own.old}[name]
+    for i, (weight, p) in enumerate(zip(weights or state.get(name), probabilities, strict=False)):
         row = _row(f"{name}:{i}", t(f"control.{name}", event=chr(ord("A") + i)), weight, PARAMS[name])
-        row["color"] = color
+        row.update(color=color, help=t("control.weight_help"))
         row["unit"] = "" if abs(weight - p) < 5e-4 else t("control.normalised", p=f"{p:.3f}")
         rows.append(row)
     return rows
@@ -133,6 +137,11 @@ def count_row(names: Sequence[str], title: str) -> Row:
     """Return the row for the number of entries of one list, or of several that are equally long."""
     param = Param(name="", kind="whole", low=2, high=8, step=1)
     return {**_row("count:" + "+".join(names), title, len(state.get(names[0])), param), "wide": True}
+
+
+def edit_row(name: str, title: str, value: float, param: Param) -> Row:
+    """Return the row of something that is not a setting of its own: `state.edit_value` knows what `name` means."""
+    return _row(name, title, value, param)
 
 
 def _row(name: str, title: str, value: float | None, param: Param) -> Row:
@@ -166,7 +175,7 @@ def controls(key: str, rows: Sequence[Row], *, two: bool = False) -> None:
     }
     data["locked"] = state.locked()
     mount = component("live_controls", '<div class="controls"></div>')
-    mount(key=key, data=data, on_edit_change=partial(_edited, key))
+    mount(key=key, data=data, on_edit_change=redraw.then(partial(_edited, key)))
 
 
 def _edited(key: str) -> None:
@@ -206,7 +215,7 @@ def choice(
         required=True,
         format_func=lambda value: (names or {}).get(value) or t(f"param.{name}.{value}"),
         help=help_of(name),
-        on_change=lambda: state.put({name: st.session_state[key]}),
+        on_change=redraw.then(lambda: state.put({name: st.session_state[key]})),
         label_visibility="collapsed" if hide_label else "visible",
         wrap=True,
         disabled=state.locked(),
@@ -229,7 +238,7 @@ def select(
         key=key,
         format_func=format_func or (lambda value: t(f"param.{name}.{value}")),
         help=t(f"{words}.help") if words else help_of(name),
-        on_change=lambda: state.put({name: st.session_state[key]}),
+        on_change=redraw.then(lambda: state.put({name: st.session_state[key]})),
         disabled=state.locked(),
     )
 
@@ -257,7 +266,7 @@ def preset_pills(page: str, view: str | None = None) -> None:
         names,
         key=key,
         format_func=lambda name: t(f"preset.{page}.{name}" if known(f"preset.{page}.{name}") else f"group.{name}"),
-        on_change=take,
+        on_change=redraw.with_everything(take),
         label_visibility="collapsed",
     )
 
@@ -270,7 +279,7 @@ def numbers_line(name: str) -> None:
         label(name),
         key=f"line-{name}",
         help=help_of(name),
-        on_change=lambda: state.edit_value(name, st.session_state[f"line-{name}"]),
+        on_change=redraw.then(lambda: state.edit_value(name, st.session_state[f"line-{name}"])),
         disabled=state.locked(),
     )
     if problem:
@@ -287,7 +296,7 @@ def rewards_line() -> None:
         t("control.rewards"),
         key="rewards-line",
         help=t("control.rewards_help"),
-        on_change=lambda: state.type_rewards(st.session_state["rewards-line"]),
+        on_change=redraw.then(lambda: state.type_rewards(st.session_state["rewards-line"])),
         disabled=state.locked(),
     )
     if problem:
@@ -355,6 +364,19 @@ def formula(lines: Iterable[str]) -> None:
 def latex(text: str) -> None:
     """Draw a formula as it stands, the words in it in the reader's language."""
     st.latex(spoken_formula(text))
+
+
+def see_also(page: str, preset: str) -> None:
+    """Draw a link to a telling case of another page; the reader's group goes along."""
+    if hidden("notice") or state.locked():
+        return
+    settings = presets.declared(page)[preset].get("set", {})
+    st.page_link(
+        f"../pages/{page}.py",
+        label=t(f"see.{page}.{preset}"),
+        icon=":material/arrow_forward:",
+        query_params={**link.to_query(state.view()), **settings},
+    )
 
 
 def notice(page: str, section: str, **numbers: Any) -> None:

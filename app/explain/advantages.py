@@ -16,13 +16,20 @@ from grpo_core import (
     RECIPES,
     AdvantageSpec,
     binary_advantages,
-    compute_advantages,
     group_advantages,
+    kind_probabilities,
     mixed_group_probability,
 )
 
 SMALL_GAP = 0.1
 SIZES = (2, 4, 8, 16, 64)
+
+
+def scaled(spec: AdvantageSpec) -> bool:
+    """Return whether advantages are in standard deviations rather than in the unit of the reward."""
+    if spec.whitening is not None or spec.reward_aggregation == "normalize_then_sum":
+        return True
+    return spec.estimator in ("group", "best_of_group") and spec.scale != "none"
 
 
 def focus(lens: Lens) -> int:
@@ -117,12 +124,14 @@ def compared(lens: Lens) -> tuple[list[str], np.ndarray]:
         t("estimator.trl"): RECIPES["trl_grpo"].advantage,
         t("estimator.dr"): RECIPES["dr_grpo_paper"].advantage,
         t("estimator.rloo"): RECIPES["rloo_paper"].advantage,
+        t("estimator.reinforce"): RECIPES["reinforce_plus_plus_paper"].advantage,
+        t("estimator.opo"): RECIPES["opo_paper"].advantage,
+        t("estimator.gpg"): RECIPES["gpg_paper"].advantage,
+        t("estimator.pass"): RECIPES["verl_grpo_passk"].advantage,
+        t("estimator.remax"): RECIPES["remax_paper"].advantage,
     }
-    return list(specs), np.stack([_under(lens, spec) for spec in specs.values()])
-
-
-def _under(lens: Lens, spec: AdvantageSpec) -> np.ndarray:
-    return compute_advantages(lens.group.reward_array, spec).advantages
+    greedy = float(lens.values["greedy"])
+    return list(specs), np.stack([lens.group.advantages(s, greedy_reward=greedy).advantages for s in specs.values()])
 
 
 def compared_table(lens: Lens) -> Table:
@@ -151,9 +160,24 @@ def rate_table(lens: Lens) -> Table:
 def mixed(lens: Lens) -> tuple[np.ndarray, list[tuple[int, np.ndarray]], tuple[float, float], int]:
     """Return p, one curve for each group size, the point in focus and its group size."""
     p, own, size = np.linspace(0, 1, 101), float(lens.values["p"]), int(lens.values["mix_g"])
-    sizes = [g for g in SIZES if g != size] + [size]
-    curves = [(g, np.asarray(mixed_group_probability(p, g))) for g in sizes]
-    return p, curves, (own, float(mixed_group_probability(own, size))), size
+    sizes, missing = [g for g in SIZES if g != size] + [size], float(lens.values["miss"])
+    curves = [(g, np.asarray(kind_probabilities(p, g, unscored=missing)["mixed"])) for g in sizes]
+    return p, curves, (own, kinds(lens)["mixed"]), size
+
+
+def kinds(lens: Lens) -> dict[str, float]:
+    """Return how likely each kind of group is."""
+    v = lens.values
+    found = kind_probabilities(np.array([float(v["p"])]), int(v["mix_g"]), unscored=float(v["miss"]))
+    return {kind: float(chance[0]) for kind, chance in found.items()}
+
+
+def kind_notice(lens: Lens) -> tuple[str, dict[str, Any]]:
+    """Return the section to show, and the numbers in it."""
+    chances = kinds(lens)
+    numbers = {kind.replace("-", "_"): plain(100 * chance, 1) for kind, chance in chances.items()}
+    most = max(chances, key=chances.__getitem__)
+    return ("mixed" if most == "mixed" else f"mixed-{most}"), numbers
 
 
 def mixed_table(lens: Lens) -> Table:

@@ -87,7 +87,7 @@ def rules(lens: Lens) -> tuple[list[str], np.ndarray, list[float], int]:
     """Return the rules' names, each completion's total weight under each, the losses, and which rule is chosen."""
     own = lens.objective.aggregation
     modes = [*RULES, *([own] if own not in RULES else [])]
-    weights = [lenses.rule_weights(lens.group, mode, constant=constant(lens)) for mode in modes]
+    weights = [lenses.rule_weights(lens, mode, constant=constant(lens)) for mode in modes]
     totals = np.stack([w.sum(axis=1) for w in weights])
     losses = [float(weighted_sum(lens.terms.per_token, w)) for w in weights]
     return [t(f"param.reduce.{mode}") for mode in modes], totals, losses, modes.index(own)
@@ -101,23 +101,56 @@ def rules_table(lens: Lens) -> Table:
 
 
 def part_names(parts: Parts) -> list[str]:
-    """Return a name for each micro-batch: its completions and its tokens."""
+    """Return a name for each micro-batch: its rank, its completions and its tokens."""
     names = []
-    for members, tokens in zip(parts.members, parts.tokens, strict=True):
+    for k, (members, tokens) in enumerate(zip(parts.members, parts.tokens, strict=True)):
         first, last = members[0] + 1, members[-1] + 1
         span = str(first) if first == last else f"{first}–{last}"
-        key = "chart.part_one" if first == last else "chart.part"
-        names.append(t(key, members=span, tokens=tokens))
+        if len(parts.members) > 8:
+            names.append(t("chart.part_short", members=span, tokens=tokens))
+            continue
+        name = t("chart.part_one" if first == last else "chart.part", members=span, tokens=tokens)
+        head = t("chart.part_rank", rank=k // parts.each + 1, part=k % parts.each + 1) if parts.ranks > 1 else ""
+        names.append(f"{head}<br>{name}" if head else name)
     return names
 
 
-def parts_notice(parts: Parts) -> tuple[str, dict[str, Any]]:
+def parts_notice(parts: Parts, span: str = "part") -> tuple[str, dict[str, Any]]:
     """Return the section to show, and the numbers in it."""
-    numbers = {"means": signed(parts.mean_of_means), "pooled": signed(parts.pooled)}
-    return ("parts-same" if abs(parts.mean_of_means - parts.pooled) < 1e-9 else "parts"), numbers
+    numbers = {
+        "means": signed(parts.mean_of_means), "pooled": signed(parts.pooled), "ranks": signed(parts.losses["rank"]),
+        "count": str(parts.ranks), "large": plain(max(parts.weights[span]), 4),
+        "small": plain(min((w for w in parts.weights[span] if w > 0), default=0.0), 4),
+    }  # fmt: skip
+    if span == "all":
+        return "parts-all", numbers
+    same = abs(parts.losses[span] - parts.pooled) < 1e-9
+    if span == "rank":
+        return ("parts-rank-same" if same else "parts-rank"), numbers
+    return ("parts-same" if same else "parts"), numbers
+
+
+def parts_question(parts: Parts) -> Question:
+    """Ask what a token of the smallest micro-batch weighs."""
+    full = [k for k, n in enumerate(parts.tokens) if n] or [0]
+    k = min(full, key=lambda part: parts.tokens[part])
+    value = parts.weights["part"][k]
+    numbers = {
+        "tokens": parts.tokens[k], "count": len(parts.members), "answer": plain(value, 4),
+        "true": plain(parts.weights["all"][k], 4),
+    }  # fmt: skip
+    return Question(
+        prose("reduction", "ask-parts", **numbers), value, prose("reduction", "worked-parts", **numbers),
+        tolerance=0.001,
+    )  # fmt: skip
 
 
 def parts_table(parts: Parts) -> Table:
     """Return the micro-batches as data."""
-    rows_ = [(i + 1, n, v) for i, (n, v) in enumerate(zip(parts.tokens, parts.local, strict=True))]
-    return Table(("micro-batch", "tokens", "token mean"), rows_)
+    rows_ = [
+        (k // parts.each + 1, k % parts.each + 1, n, v, *(parts.weights[span][k] for span in ("part", "rank", "all")))
+        for k, (n, v) in enumerate(zip(parts.tokens, parts.local, strict=True))
+    ]
+    weights = ("weight: own tokens", "weight: rank", "weight: whole batch")
+    header = ("rank", "micro-batch", "tokens", "token mean", *weights)
+    return Table(header, rows_)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.figures.base import Figure, Palette, axis, figure, floats, layout, note, rule, safe
+from app.lens import Parts
 from app.numbers import plain, signed
 from app.words import t
 
@@ -143,39 +144,62 @@ def rules(
     )  # fmt: skip
 
 
-def parts(
-    colors: Palette, names: Sequence[str], local: Sequence[float], *, mean_of_means: float, pooled: float
-) -> Figure:
-    """Return each micro-batch's own token mean, their mean, and the token mean of the whole batch."""
-    values = np.array([*local, mean_of_means, pooled, 0.0])
+def parts(colors: Palette, names: Sequence[str], split: Parts, *, span: str) -> Figure:
+    """Return each micro-batch's own token mean above, and below what one of its tokens weighs.
+
+    Lines: the loss and the weight that the whole batch's token mean gives, and the loss under `span`.
+    """
+    count, places = len(names), list(range(len(names)))
+    values = np.array([*split.local, *split.losses.values(), 0.0])
     low, high = float(values.min()), float(values.max())
-    room = 0.22 * max(high - low, 0.1)
-    lines, notes = [], []
-    for value, key, tint, above in (
-        (mean_of_means, "chart.mean_of_means", colors.second, mean_of_means >= pooled),
-        (pooled, "chart.pooled", colors.ink, pooled > mean_of_means),
-    ):
-        lines.append({"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": value, "y1": value,
-                      "line": {"color": tint, "width": 3}})  # fmt: skip
-        notes.append(
-            note(t(key, value=signed(value)), 1.015, value, tint, size=14, xref="paper", xanchor="left",
-                 yshift=9 if above else -9)
-        )  # fmt: skip
+    room = 0.24 * max(high - low, 0.1)
+    weights, true = split.weights[span], max(split.weights["all"])
+    lines, notes = _part_lines(colors, split, span, true)
+    shapes = [
+        rule(colors, x0=k * split.each - 0.5, x1=k * split.each - 0.5, y0=0, y1=1, xref="x", yref="paper")
+        for k in range(1, split.ranks)
+    ]
+    few = count <= 10
+    bars = {"type": "bar", "x": places, "width": 0.5, "textposition": "outside", "cliponaxis": False,
+            "hoverinfo": "skip", "textfont": {"size": 14, "color": colors.ink}}  # fmt: skip
     return figure(
         [
-            {
-                "type": "bar", "x": list(names), "y": floats(local), "width": 0.5, "marker": {"color": colors.old},
-                "text": [signed(v) for v in local], "textposition": "outside", "cliponaxis": False, "hoverinfo": "skip",
-                "textfont": {"size": 14, "color": colors.ink},
-            }
+            {**bars, "y": floats(split.local), "marker": {"color": colors.old},
+             "text": [signed(v) for v in split.local] if few else None},
+            {**bars, "y": floats(weights), "marker": {"color": colors.second}, "yaxis": "y2",
+             "text": [plain(v, 4) for v in weights] if few else None},
         ],
         layout(
             colors,
-            height=400,
+            height=470,
             margin={"l": 8, "r": 190, "t": 14, "b": 8},
-            shapes=lines,
+            shapes=[*shapes, *lines],
             annotations=notes,
-            xaxis=axis(colors, type="category", showgrid=False),
-            yaxis=axis(colors, t("axis.loss_mean"), range=[low - room, high + room]),
+            xaxis=axis(colors, t("axis.part"), showgrid=False, zeroline=False, range=[-0.5, count - 0.5], anchor="y2",
+                       tickvals=places if count <= 16 else places[:: count // 12],
+                       ticktext=list(names) if count <= 16 else list(names)[:: count // 12]),
+            yaxis=axis(colors, t("axis.loss_mean"), domain=[0.52, 1.0], range=[low - room, high + room]),
+            yaxis2=axis(colors, t("axis.token_weight"), domain=[0.0, 0.4], range=[0, 1.3 * max(*weights, true, 1e-9)]),
         ),
     )  # fmt: skip
+
+
+def _part_lines(colors: Palette, split: Parts, span: str, true: float) -> tuple[list[dict], list[dict]]:
+    """Return the lines over the bars, with their names to the right."""
+    own, pooled = split.losses[span], split.pooled
+    rows = [("y", pooled, "chart.pooled", signed(pooled), colors.ink, "solid", -9 if own >= pooled else 9)]
+    if span != "all":
+        key = "chart.mean_of_means" if span == "part" else "chart.mean_of_ranks"
+        rows.insert(0, ("y", own, key, signed(own), colors.second, "solid", 9 if own >= pooled else -9))
+    rows.append(("y2", true, "chart.true_weight", plain(true, 4), colors.ink, "solid", 0))
+    lines = [
+        {"type": "line", "xref": "paper", "yref": axis_, "x0": 0, "x1": 1, "y0": value, "y1": value,
+         "line": {"color": tint, "width": 3, "dash": dash}}
+        for axis_, value, _, _, tint, dash, _ in rows
+    ]  # fmt: skip
+    notes = [
+        note(t(key, value=text), 1.015, value, tint if tint != colors.second else colors.up_text, size=14,
+             xref="paper", yref=axis_, xanchor="left", yshift=shift)
+        for axis_, value, key, text, tint, _, shift in rows
+    ]  # fmt: skip
+    return lines, notes

@@ -14,11 +14,13 @@ from app.figures import advantages as advantage_figures
 from app.figures import clip as clip_figures
 from app.figures import kl as kl_figures
 from app.figures import reduction as reduction_figures
+from app.figures import reduction_masks as mask_figures
 from app.figures.base import DARK, LIGHT, safe
 from app.lens import look
 from app.link import value_of
 from app.params import PARAMS
 from app.teaching import teaching_groups
+from app.views.reduction import masks
 from grpo_core import Group
 
 HOSTILE = Group(
@@ -56,9 +58,9 @@ def pictures(group, colors):
     names, totals, losses, chosen = reduction.rules(lens)
     yield reduction_figures.rules(colors, names, totals, losses, lens.advantages, chosen)
     parts = lenses.split(lens, 2)
-    yield reduction_figures.parts(
-        colors, reduction.part_names(parts), parts.local, mean_of_means=parts.mean_of_means, pooled=parts.pooled
-    )
+    for span in lenses.SPANS:
+        yield reduction_figures.parts(colors, reduction.part_names(parts), parts, span=span)
+    yield mask_figures.padded(colors, masks.rows(masks.padded(lens)))
 
 
 def clip_pictures(lens, colors):

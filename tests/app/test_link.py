@@ -46,6 +46,11 @@ def values(param):
     if param.kind == "numbers":
         several = st.lists(st.floats(param.low, param.high), min_size=2, max_size=8).map(tuple)
         return st.none() | several if param.optional else several
+    if param.kind == "steps":
+        rewards = st.floats(param.low, param.high).map(lambda x: round(x, 4))
+        ends = st.lists(st.integers(1, 200), min_size=1, max_size=8, unique=True).map(sorted)
+        row = ends.flatmap(lambda own: st.tuples(*(st.tuples(rewards, st.just(end)) for end in own)))
+        return st.lists(row, min_size=1, max_size=8).map(tuple)
     if param.kind == "packed":
         return st.none() | st.text("abcXYZ019-_", min_size=6, max_size=200)
     low = param.low if param.floor is None else param.floor

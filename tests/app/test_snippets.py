@@ -89,6 +89,8 @@ def test_expectation(weights):
 
 
 def test_parts():
-    parts = lenses.split(lens_of("lengths-2-8"), 2)
-    assert floats(printed(snippets.parts(parts))) == pytest.approx([parts.mean_of_means, parts.pooled])
+    lens = lens_of("lengths-2-8")
+    parts = lenses.split(lens, 2)
+    expected = [parts.mean_of_means, parts.losses["rank"], parts.pooled]
+    assert floats(printed(snippets.parts(lens, parts))) == pytest.approx(expected)
     assert np.isclose(parts.pooled, -0.6)

@@ -1,0 +1,251 @@
+"""Several reward functions: summed and then normalised, against each normalised and then summed (GDPO)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from app import formulas, state, widgets
+from app.figures import advantages_batches as figures
+from app.lens import Lens
+from app.numbers import bracketed, latex, plain, short, signed
+from app.widgets import Question, Readout, Table, slider
+from app.words import prose, t
+from grpo_core import AdvantageSpec, GroupAdvantages, group_advantages, multi_reward_advantages, sum_rewards
+
+FUNCTIONS = ("mc", "mf", "ml")
+
+
+@dataclass(frozen=True)
+class Several:
+    """The rewards of several functions (G, functions), their weights, and how the std is taken."""
+
+    parts: np.ndarray
+    weights: tuple[float, ...]
+    spec: AdvantageSpec
+
+    @property
+    def used(self) -> list[int]:
+        """The functions whose weight is not 0."""
+        return [f for f, weight in enumerate(self.weights) if weight]
+
+    def under(self, aggregation: str) -> GroupAdvantages:
+        """Return the advantages when rewards are put together one way or the other."""
+        spec = replace(self.spec, reward_aggregation=aggregation)
+        return multi_reward_advantages(self.parts, spec, weights=self.weights)
+
+    @cached_property
+    def summed(self) -> GroupAdvantages:
+        """Summed, then normalised."""
+        return self.under("sum_then_normalize")
+
+    @cached_property
+    def apart(self) -> GroupAdvantages:
+        """Each normalised, then summed."""
+        return self.under("normalize_then_sum")
+
+    @cached_property
+    def totals(self) -> np.ndarray:
+        """Each completion's weighted sum (G,)."""
+        return np.asarray(sum_rewards(self.parts, weights=self.weights))
+
+    @cached_property
+    def each(self) -> list[GroupAdvantages]:
+        """Every function's rewards as advantages of their own."""
+        return [
+            group_advantages(column, ddof=self.spec.ddof, eps=self.spec.eps)
+            for column in np.moveaxis(self.parts, -1, 0)
+        ]
+
+    @cached_property
+    def focus(self) -> int:
+        """The completion whose two advantages differ most."""
+        return int(np.argmax(np.abs(self.summed.advantages - self.apart.advantages)))
+
+
+def several(lens: Lens) -> Several:
+    """Return what the settings describe; lists of different lengths are brought to the first one's."""
+    v = lens.values
+    size = len(v["mc"])
+    columns = [state.resized_list(v[name], size) for name in FUNCTIONS]
+    weights = state.resized_list(v["mw"], len(FUNCTIONS))
+    spec = AdvantageSpec(ddof=lens.spec.ddof, eps=lens.spec.eps)
+    return Several(np.array(columns).T, tuple(map(float, weights)), spec)
+
+
+def names() -> list[str]:
+    """Return the reward functions' names."""
+    return [t(f"param.mfun.{name}") for name in FUNCTIONS]
+
+
+def settings(lens: Lens) -> None:
+    """Draw the weights, and the rewards of one function."""
+    chosen, own = lens.values["mfun"], several(lens)
+    weights = [
+        {**row, "help": t("control.function_weight_help")}
+        for row in widgets.cell_rows("mw", [t("control.weight", name=name) for name in names()])
+    ]
+    widgets.choice("mfun")
+    values = own.parts[:, FUNCTIONS.index(chosen)]
+    titles = [t("control.completion", number=i + 1) for i in range(len(values))]
+    rewards = [
+        {**row, "help": t("control.part_help"), "low": min(0.0, *values), "high": max(1.0, *values)}
+        for row in widgets.cell_rows(chosen, titles)
+    ]
+    count = widgets.count_row(FUNCTIONS, t("control.completions"))
+    widgets.controls("several", [*rewards, *weights, slider("eps"), count])
+    widgets.choice("ddof")
+
+
+def draw(lens: Lens) -> None:
+    """Draw the picture and what belongs to it."""
+    own = several(lens)
+    panels = [
+        figures.Panel(t("chart.sum_first"), own.summed.advantages[None, :]),
+        figures.Panel(t("chart.each_first"), own.apart.advantages[None, :]),
+    ]
+    figure = figures.several(widgets.colors(), names(), own.parts, own.weights, panels)
+    widgets.picture(figure, "several", alt=t("alt.several"))
+    widgets.readouts(
+        [
+            Readout("sum_std", plain(float(own.summed.std))),
+            Readout("function_stds", " · ".join(plain(float(own.each[f].std), 2) for f in own.used) or "–"),
+            Readout("distinct_sum", t("readout.of", n=distinct(own.summed.advantages), total=vectors(own))),
+            Readout("distinct_each", t("readout.of", n=distinct(own.apart.advantages), total=vectors(own))),
+        ]
+    )
+    widgets.formula(formula(own))
+    section, numbers = notice(own)
+    widgets.notice("advantages", section, **numbers)
+    widgets.check_yourself("several", lambda: question(own))
+    widgets.take_away("advantages-several", "several", lambda: snippet(own), lambda: table(own))
+
+
+def distinct(values: np.ndarray) -> int:
+    """Return how many different values there are."""
+    return len(np.unique(np.round(values, 9)))
+
+
+def vectors(own: Several) -> int:
+    """Return how many different reward vectors there are among the functions in use."""
+    return len(np.unique(own.parts[:, own.used], axis=0)) if own.used else 1
+
+
+def formula(own: Several) -> list[str]:
+    """Return one completion's advantage both ways, with numbers."""
+    i, eps = own.focus, own.spec.eps
+    n = i + 1
+    terms = [rf"{latex(own.weights[f], 2)}\cdot {bracketed(own.parts[i, f], 2)}" for f in own.used] or ["0"]
+    lines = [
+        rf"R_{{{n}}} &= \sum_f w_f\, r_{{{n},f}} = {' + '.join(terms)} = {latex(own.totals[i])}",
+        formulas.normalised(rf"A_{{{n}}}^{{\text{{sum first}}}}", rf"R_{{{n}}}", own.totals[i], own.summed, eps, i),
+    ]
+    for f in own.used:
+        symbol = rf"{n},{f + 1}"
+        lines.append(formulas.normalised(rf"z_{{{symbol}}}", rf"r_{{{symbol}}}", own.parts[i, f], own.each[f], eps, i))
+    z = np.stack([one.advantages for one in own.each], axis=-1)
+    total = np.asarray(sum_rewards(z, weights=own.weights))
+    parts = [rf"{latex(own.weights[f], 2)}\cdot {bracketed(z[i, f])}" for f in own.used] or ["0"]
+    again = group_advantages(total, ddof=own.spec.ddof, eps=eps)
+    lines.append(rf"Z_{{{n}}} &= \sum_f w_f\, z_{{{n},f}} = {' + '.join(parts)} = {latex(total[i], sign=True)}")
+    left = rf"A_{{{n}}}^{{\text{{each first}}}}"
+    lines.append(formulas.normalised(left, rf"Z_{{{n}}}", total[i], again, eps, i))
+    return lines
+
+
+def notice(own: Several) -> tuple[str, dict[str, Any]]:
+    """Return the section to show, and the numbers in it."""
+    a, b = own.summed.advantages, own.apart.advantages
+    numbers = {
+        "best": str(int(np.argmax(a)) + 1), "other": str(int(np.argmax(b)) + 1),
+        "std": plain(float(own.summed.std)), "stds": ", ".join(plain(float(own.each[f].std), 2) for f in own.used),
+    }  # fmt: skip
+    if not own.used or all(float(own.each[f].std) == 0 for f in own.used):
+        return "several-flat", numbers
+    if float(own.summed.std) == 0:
+        return "several-cancel", numbers
+    pair = collision(own)
+    if pair is not None:
+        i, j = pair
+        return "several-same", {
+            "first": str(i + 1), "second": str(j + 1), "sum": short(round(float(own.totals[i]), 6)),
+            "both": signed(a[i]), "one": signed(b[i]), "two": signed(b[j]),
+        }  # fmt: skip
+    loud = drowned(own)
+    if loud is not None:
+        f, g = loud
+        return "several-loud", {
+            "loud": names()[f], "quiet": names()[g], "large": plain(_spread(own, f), 2),
+            "small": plain(_spread(own, g), 2),
+        }  # fmt: skip
+    constant = [names()[f] for f in own.used if float(own.each[f].std) == 0]
+    if constant:
+        return "several-constant", {"name": constant[0]}
+    return "several", numbers
+
+
+def collision(own: Several) -> tuple[int, int] | None:
+    """Return two completions with the same sum whose advantages differ once each function is normalised first."""
+    b = own.apart.advantages
+    pairs = [
+        (i, j)
+        for i in range(len(b))
+        for j in range(i + 1, len(b))
+        if abs(own.totals[i] - own.totals[j]) < 1e-9 and abs(b[i] - b[j]) > 1e-6
+    ]
+    return max(pairs, key=lambda pair: abs(b[pair[0]] - b[pair[1]])) if pairs else None
+
+
+def drowned(own: Several) -> tuple[int, int] | None:
+    """Return a function and another that it drowns: its weighted rewards vary ten times as much."""
+    spreads = {f: _spread(own, f) for f in own.used if float(own.each[f].std) > 0}
+    if len(spreads) < 2:
+        return None
+    loud, quiet = max(spreads, key=spreads.__getitem__), min(spreads, key=spreads.__getitem__)
+    return (loud, quiet) if spreads[loud] >= 10 * spreads[quiet] else None
+
+
+def _spread(own: Several, f: int) -> float:
+    return abs(own.weights[f]) * float(own.each[f].std)
+
+
+def question(own: Several) -> Question:
+    """Ask what a larger scale of one function does when each is normalised first."""
+    scaled = own.parts * np.array([10.0, *[1.0] * (len(FUNCTIONS) - 1)])
+    changed = Several(scaled, own.weights, own.spec)
+    i = own.focus
+    value = float(changed.apart.advantages[i])
+    numbers = {
+        "number": i + 1, "answer": signed(value), "before": signed(own.apart.advantages[i]),
+        "sum": signed(changed.summed.advantages[i]),
+    }  # fmt: skip
+    return Question(
+        prose("advantages", "ask-several", **numbers), value, prose("advantages", "worked-several", **numbers)
+    )
+
+
+def snippet(own: Several) -> str:
+    """Return Python for both ways."""
+    return f"""import numpy as np
+from grpo_core import AdvantageSpec, multi_reward_advantages
+
+parts = np.array({own.parts.tolist()!r})  # completions x reward functions
+weights = {list(own.weights)!r}
+for way in ("sum_then_normalize", "normalize_then_sum"):
+    spec = AdvantageSpec(ddof={own.spec.ddof}, eps={own.spec.eps!r}, reward_aggregation=way)
+    result = multi_reward_advantages(parts, spec, weights=weights)
+    print(way, result.std, result.advantages)"""
+
+
+def table(own: Several) -> Table:
+    """Return rewards and both advantages as data."""
+    header = ("completion", "correct", "format", "length", "sum", "advantage, sum first", "advantage, each first")
+    rows = [
+        (i + 1, *map(float, own.parts[i]), float(own.totals[i]), float(own.summed.advantages[i]),
+         float(own.apart.advantages[i]))
+        for i in range(len(own.parts))
+    ]  # fmt: skip
+    return Table(header, rows)
