@@ -1,4 +1,4 @@
-"""Pictures of the Live page: the main curve, the small multiples, the ratio histogram, and a group's tokens."""
+"""Pictures of the Live page: the main curve, the ratio histogram, and a group's tokens."""
 
 from __future__ import annotations
 
@@ -29,56 +29,6 @@ class Stamp:
     text: str
 
 
-@dataclass(frozen=True)
-class Series:
-    """One curve of a small panel: its metric, the key of its name, and the palette's colour for what it means."""
-
-    metric: str
-    name: str
-    color: str
-    stacked: bool = False
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One small panel. `title` is a label key; a panel with several curves names each in its colour."""
-
-    title: str
-    series: tuple[Series, ...]
-    format: str = ""
-    least: float = 0.0  # the axis reaches at least this far, so that next to nothing does not fill the panel
-
-
-PANELS = (
-    Panel("length", (Series("completions/mean_length", "length", "muted"),)),
-    Panel("truncated", (Series("completions/clipped_ratio", "truncated", "muted"),), format="~%", least=0.04),
-    Panel("entropy", (Series("entropy", "entropy", "entropy"),)),
-    Panel("kl", (Series("kl", "to_reference", "reference"), Series("kl_old", "to_old", "old"))),
-    Panel(
-        "groups",
-        (
-            Series("groups/mixed", "mixed", "up", stacked=True),
-            Series("groups/all-right", "all_right", "current", stacked=True),
-            Series("groups/all-wrong", "all_wrong", "down", stacked=True),
-            Series("groups/unscored", "unscored", "old", stacked=True),
-        ),
-    ),
-    Panel("grad_norm", (Series("grad_norm", "grad_norm", "muted"),)),
-    Panel(
-        "clip",
-        (Series("clip_ratio/low_mean", "clip_low", "down"), Series("clip_ratio/high_mean", "clip_high", "up")),
-        format="~%",
-        least=0.02,
-    ),
-    Panel("speed", (Series("tokens_per_second", "speed", "muted"),), format="~s"),
-)
-"""The small multiples, in reading order: two to a row."""
-
-_COLUMNS = ((0.0, 0.435), (0.565, 1.0))
-_TITLE = 0.06  # height of a panel's title, as a share of the picture
-_GAP = 0.03
-
-
 # The curves
 
 
@@ -98,23 +48,23 @@ def progress(
     """
     reward = curves.get(REWARD, [])
     data = [
-        _curve(curves.get(by, []), reward, colors.up, t("live.sampled_reward"), width=2.8),
+        curve(curves.get(by, []), reward, colors.up, t("live.sampled_reward"), width=2.8),
         _dots([e.get(by) for e in evaluations], [e.get(ACCURACY) for e in evaluations], colors),
     ]
     top = max([1.0, *(value for value in reward if value is not None)])
     bottom = min([0.0, *(value for value in reward if value is not None)])
     return figure(
         data,
-        _layout(
+        house(
             colors,
             height=MAIN_HEIGHT,
             margin={"l": 8, "r": 10, "t": 54, "b": 8},
             hovermode="x unified",
             dragmode="zoom",
             uirevision=revision,
-            shapes=[_stamp_line(colors, stamp) for stamp in stamps[-MOST_STAMPS:]],
+            shapes=[stamp_line(colors, stamp) for stamp in stamps[-MOST_STAMPS:]],
             annotations=[_progress_title(colors, reward, evaluations), *_stamp_names(colors, stamps, total)],
-            xaxis=_x_axis(colors, by, total, fixedrange=False),
+            xaxis=x_axis(colors, by, total, fixedrange=False),
             yaxis=axis(colors, range=[bottom - 0.02 * top, 1.04 * top], zeroline=False, nticks=7),
         ),
     )
@@ -124,7 +74,7 @@ def _progress_title(colors: Palette, reward: Column, evaluations: Sequence[Mappi
     newest = next((value for value in reversed(reward) if value is not None), None)
     accuracy = evaluations[-1].get(ACCURACY) if evaluations else None
     parts = ((t("live.sampled_reward"), newest, colors.up_text), (t("live.accuracy"), accuracy, colors.current))
-    texts = [_colored(f"{name} <b>{plain(value, 2)}</b>", color) for name, value, color in parts]
+    texts = [colored(f"{name} <b>{plain(value, 2)}</b>", color) for name, value, color in parts]
     return note("  ·  ".join(texts), 0, 1, colors.muted, size=16, xref="paper", yref="paper",
                 xanchor="left", yanchor="bottom", yshift=24)  # fmt: skip
 
@@ -138,109 +88,16 @@ def _dots(x: Sequence[Any], y: Sequence[Any], colors: Palette) -> Trace:
     }  # fmt: skip
 
 
-def panels(
-    colors: Palette,
-    curves: Mapping[str, Column],
-    stamps: Sequence[Stamp],
-    *,
-    by: str,
-    total: float | None,
-    revision: str,
-) -> Figure:
-    """Return the small multiples on the same axis as the main curve, two columns sharing one axis each."""
-    data: list[Trace] = []
-    notes: list[dict[str, Any]] = []
-    axes: dict[str, Any] = {}
-    x = curves.get(by, [])
-    for index, panel in enumerate(PANELS):
-        column, (bottom, top) = index % 2, _row(index // 2)
-        highest = max((v for s in panel.series for v in curves.get(s.metric, ()) if v is not None), default=None)
-        axes[f"yaxis{index + 1}"] = _panel_axis(colors, panel, column, (bottom, top), highest=highest)
-        notes.append(_panel_title(colors, panel, curves, _COLUMNS[column][0], top))
-        data += [_panel_curve(colors, s, x, curves, panel.format, index) for s in panel.series]
-    for column, domain in enumerate(_COLUMNS):
-        more: dict[str, Any] = {"domain": list(domain), "anchor": f"y{len(PANELS) - 1 + column}", "nticks": 5}
-        more |= {"matches": "x"} if column else {}
-        axes[f"xaxis{column + 1}"] = _x_axis(colors, by, total, fixedrange=False, **more)
-    lines = [_panel_stamp(colors, stamp, index) for stamp in stamps[-MOST_STAMPS:] for index in range(len(PANELS))]
-    return figure(
-        data,
-        _layout(
-            colors,
-            height=MAIN_HEIGHT,
-            margin={"l": 40, "r": 8, "t": 4, "b": 8},
-            hovermode="x",
-            hoversubplots="axis",
-            dragmode="zoom",
-            uirevision=revision,
-            shapes=lines,
-            annotations=notes,
-            **axes,
-        ),
-    )
-
-
-def _row(row: int) -> tuple[float, float]:
-    """Return bottom and top of a row of panels, as shares of the picture."""
-    rows = len(PANELS) // 2
-    height = 1.0 / rows
-    top = 1.0 - row * height - _TITLE
-    return max(0.0, 1.0 - (row + 1) * height + (_GAP if row < rows - 1 else 0.0)), top
-
-
-def _panel_axis(
-    colors: Palette, panel: Panel, column: int, domain: tuple[float, float], *, highest: float | None
-) -> dict[str, Any]:
-    more: dict[str, Any] = {"range": [0, 1], "showticklabels": False} if highest is None else {}
-    if highest is not None and highest <= panel.least:
-        more = {"range": [0, panel.least]}
-    return axis(
-        colors,
-        domain=list(domain),
-        anchor="x" if column == 0 else "x2",
-        nticks=4,
-        rangemode="tozero",
-        zeroline=False,
-        tickformat=panel.format,
-        automargin=False,
-        tickfont=_font(colors, 11),
-        **more,
-    )
-
-
-def _panel_title(
-    colors: Palette, panel: Panel, curves: Mapping[str, Column], left: float, top: float
-) -> dict[str, Any]:
-    text = f"<b>{t(f'live.panel.{panel.title}')}</b>"
-    if len(panel.series) > 1:
-        shown = [s for s in panel.series if s.name != "unscored" or any(curves.get(s.metric, ()))]
-        names = [_colored(t(f"live.series.{s.name}"), _text_color(colors, s.color)) for s in shown]
-        text += "  " + " · ".join(names)
-    return note(text, left, top, colors.ink, xref="paper", yref="paper", xanchor="left", yanchor="bottom", yshift=1)
-
-
-def _panel_curve(
-    colors: Palette, series: Series, x: Column, curves: Mapping[str, Column], form: str, index: int
-) -> Trace:
-    y = curves.get(series.metric, [])
-    color = getattr(colors, series.color)
-    trace = _curve(x, y, color, t(f"live.series.{series.name}"), width=1.8)
-    hover = ".2%" if form.endswith("%") else ".4~g"
-    trace["hovertemplate"] = f"{safe(t(f'live.series.{series.name}'))} %{{y:{hover}}}<extra></extra>"
-    trace |= {"xaxis": "x2" if index % 2 else "x", "yaxis": f"y{index + 1}"}
-    if series.stacked:
-        trace |= {"stackgroup": "kinds", "fillcolor": _faded(color), "line": {"color": color, "width": 0.8}}
-    return trace
-
-
-def _curve(x: Column, y: Column, color: str, name: str, *, width: float) -> Trace:
+def curve(x: Column, y: Column, color: str, name: str, *, width: float) -> Trace:
+    """Return one curve; `name` is what hovering says."""
     return {
         "type": "scatter", "mode": "lines", "x": list(x), "y": list(y), "name": name,
         "line": {"color": color, "width": width}, "hovertemplate": "%{y:.3f}",
     }  # fmt: skip
 
 
-def _x_axis(colors: Palette, by: str, total: float | None, **more: Any) -> dict[str, Any]:
+def x_axis(colors: Palette, by: str, total: float | None, **more: Any) -> dict[str, Any]:
+    """Return the axis of steps or seconds; `total` is its right end, None for as far as the data go."""
     reach = {"range": [0, total]} if total else {"rangemode": "tozero"}
     return axis(colors, t(f"live.axis.{by}"), showgrid=False, zeroline=False, **reach, **more)
 
@@ -248,12 +105,9 @@ def _x_axis(colors: Palette, by: str, total: float | None, **more: Any) -> dict[
 # Commands on the charts
 
 
-def _stamp_line(colors: Palette, stamp: Stamp, **where: Any) -> dict[str, Any]:
+def stamp_line(colors: Palette, stamp: Stamp, **where: Any) -> dict[str, Any]:
+    """Return the line that marks a command."""
     return rule(colors, x0=stamp.x, x1=stamp.x, y0=0, y1=1, **{"xref": "x", "yref": "paper", **where})
-
-
-def _panel_stamp(colors: Palette, stamp: Stamp, index: int) -> dict[str, Any]:
-    return _stamp_line(colors, stamp, xref="x2" if index % 2 else "x", yref=f"y{index + 1 if index else ''} domain")
 
 
 def _stamp_names(colors: Palette, stamps: Sequence[Stamp], total: float | None) -> list[dict[str, Any]]:
@@ -302,7 +156,7 @@ def ratios(
     ]
     return figure(
         [bars],
-        _layout(
+        house(
             colors,
             height=max(height, 220),
             bargap=0,
@@ -352,7 +206,7 @@ def tokens(colors: Palette, rows: Sequence[Sequence[Token]], names: Sequence[str
     }  # fmt: skip
     return figure(
         [trace],
-        _layout(
+        house(
             colors,
             height=30 * lines + 16,
             margin={"l": 8, "r": 8, "t": 4, "b": 4},
@@ -360,7 +214,7 @@ def tokens(colors: Palette, rows: Sequence[Sequence[Token]], names: Sequence[str
             xaxis=axis(colors, range=[0, width], visible=False),
             yaxis=axis(
                 colors, range=[lines - 0.5, -0.5], tickvals=places, ticktext=list(names),
-                showgrid=False, zeroline=False, ticks="", tickfont=_font(colors, 13),
+                showgrid=False, zeroline=False, ticks="", tickfont=tick_font(colors, 13),
             ),
         ),
     )  # fmt: skip
@@ -396,7 +250,7 @@ def _visible(text: str) -> str:
 # Small things
 
 
-def _layout(colors: Palette, *, height: int, **more: Any) -> dict[str, Any]:
+def house(colors: Palette, *, height: int, **more: Any) -> dict[str, Any]:
     """Return the house layout, with a toolbar and hover boxes that are easy to read."""
     bar = {"bgcolor": "rgba(0,0,0,0)", "color": colors.muted, "activecolor": colors.ink}
     hover = {
@@ -412,19 +266,23 @@ def _on(colors: Palette, share: float) -> str:
     return "#FFFFFF" if abs(share) > 0.5 else colors.ink
 
 
-def _font(colors: Palette, size: int) -> dict[str, Any]:
+def tick_font(colors: Palette, size: int) -> dict[str, Any]:
+    """Return the font of an axis."""
     return {"size": size, "color": colors.muted}
 
 
-def _colored(text: str, color: str) -> str:
+def colored(text: str, color: str) -> str:
+    """Return text for a label in a colour."""
     return f'<span style="color:{color}">{text}</span>'
 
 
-def _text_color(colors: Palette, name: str) -> str:
+def text_color(colors: Palette, name: str) -> str:
+    """Return the form of a palette's colour that is dark enough for text."""
     return getattr(colors, f"{name}_text", getattr(colors, name))
 
 
-def _faded(color: str) -> str:
+def faded(color: str) -> str:
+    """Return a colour for filling an area."""
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.55)"
 

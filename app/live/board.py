@@ -29,7 +29,7 @@ def board(source: Reader, run_id: str | None, *, polling: bool) -> None:
     by = controls(source, look)
     messages(look)
     scenarios.beside(source, look)
-    charts(look, by)
+    charts(source, look, by)
 
 
 def controls(source: Reader, look: Look | None) -> str:

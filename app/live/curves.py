@@ -2,35 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
 
 from app import live_form
 from app.figures import live as figures
+from app.figures.live_panels import SETS, filled, panels, watching
+from app.live import findings
 from app.live.changes import stamps
+from app.live.scenarios import followed
 from app.live_plot import live_plot
-from app.live_reader import Look
+from app.live_reader import Look, Reader
 from app.numbers import plain
 from app.widgets import colors, literal
 from app.words import language, t
+from grpo_core.diagnosis import Finding
+
+SET, SET_PARAM = "live-panel-set", "panels"  # session key and the name in the address
 
 
-def charts(look: Look | None, by: str) -> None:
-    """Draw the main curve and the small multiples."""
-    left, right = st.columns([1, 1], gap="medium")
+def charts(source: Reader, look: Look | None, by: str) -> None:
+    """Draw the main curve and the small multiples, and under each what the diagnosis finds on it."""
+    left, right = st.columns([1, 1.1], gap="medium")  # six choices of panels fit beside their help at 1280 pixels
     palette = colors()
     version = (look.run.id, look.version) if look else None
+    found = findings.findings_of(source, look)
     which = (palette.page, by, language())
     with left:
         figure = _once(look, ("progress", *which), lambda: progress(look, by, palette))
         live_plot(figure, key="live-progress", version=(version, which), alt=_progress_alt(look, by))
+        findings.beside(found, main=True)
     with right:
-        figure = _once(look, ("panels", *which), lambda: small_multiples(look, by, palette))
+        names = shown_panels(look)
+        which = (*which, *names)
+        figure = _once(look, ("panels", *which), lambda: small_multiples(look, by, palette, names, found))
         live_plot(figure, key="live-panels", version=(version, which), alt=t("live.alt.panels"))
+        findings.beside(found, main=False)
     if look is not None:
         every = " · " + t("live.point_means", every=look.every) if look.every > 1 else ""
         st.caption(literal(live_form.in_full(look.run.config)) + every)
+    if found:
+        findings.checks(found)
+
+
+def shown_panels(look: Look | None) -> tuple[str, ...]:
+    """Draw the choice of panels with their help, and return the panels that are chosen."""
+    scenario = followed(look)
+    sets = {"watched": watching(scenario[0].watch)} if scenario else {}
+    sets = {**sets, **SETS}
+    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center"):
+        names = filled(sets[_panel_set(tuple(sets))], look.curves if look else {})
+        with st.popover(
+            "", icon=":material/help:", type="tertiary", help=t("live.panels.what"), key="live-panels-help"
+        ):
+            st.markdown("\n".join(f"- **{t(f'live.panel.{name}')}**: {t(f'live.panel.{name}.help')}" for name in names))
+    return names
+
+
+def _panel_set(offered: tuple[str, ...]) -> str:
+    """Draw the choice of panels; it is kept in the address, where the first one is left out."""
+    wanted = st.query_params.get(SET_PARAM, offered[0])
+    wanted = wanted if wanted in offered else offered[0]
+    if st.session_state.get(SET) != wanted:
+        st.session_state[SET] = wanted
+    st.segmented_control(
+        t("live.panels"), offered, key=SET, required=True, label_visibility="collapsed", on_change=_go,
+        format_func=lambda name: t(f"live.panels.{name}"),
+    )  # fmt: skip
+    return wanted
+
+
+def _go() -> None:
+    st.query_params[SET_PARAM] = st.session_state[SET]
 
 
 def _once(look: Look | None, name: Any, make: Any) -> Any:
@@ -44,9 +89,12 @@ def progress(look: Look | None, by: str, palette: Any) -> Any:
     )
 
 
-def small_multiples(look: Look | None, by: str, palette: Any) -> Any:
+def small_multiples(
+    look: Look | None, by: str, palette: Any, names: Sequence[str], found: Sequence[Finding] = ()
+) -> Any:
     """Return the small panels of a run, or their empty axes."""
-    return figures.panels(palette, look.curves if look else {}, stamps(look, by), **_axis(look, by))
+    own = look.curves if look else {}
+    return panels(palette, names, own, stamps(look, by), marks=findings.marks(found), **_axis(look, by))
 
 
 def _axis(look: Look | None, by: str) -> dict[str, Any]:

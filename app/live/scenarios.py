@@ -22,7 +22,8 @@ from grpo_core.live.store import RunInfo, RunStoreError
 CHOICE = "live-scenario"  # session key
 PARAM = "scenario"  # in the address
 UNTOLD = (
-    "seed", "steps", "pace", "note", "device", "eval_every", "eval_prompts", "eval_samples", "probe", "checkpoint_every",
+    "seed", "steps", "pace", "note", "device", "eval_every", "eval_prompts", "eval_samples", "probe",
+    "checkpoint_every",
 )  # fmt: skip
 """Settings that do not make another run of it."""
 FIRST = next(iter(SCENARIOS))
@@ -213,7 +214,7 @@ def beside(source: Reader, look: Look | None) -> None:
     scenario, variant = found
     siblings = _siblings(source, look)
     with st.container(border=True, key="live-scenario-beside"):
-        texts, others = st.columns([2.4, 1.6], gap="medium", vertical_alignment="center")
+        texts, others = st.columns([2.4, 1.6] if siblings else [6, 1], gap="medium", vertical_alignment="center")
         name = scenario.name
         with texts:
             own = f"**{title(name)}:** {variant_words(name, variant)}. " if len(scenario.variants) > 1 else ""
