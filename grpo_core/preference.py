@@ -31,6 +31,24 @@ def preference_probability(reward_w: Array, reward_l: Array) -> Array:
     return namespace(reward_w, reward_l).exp(log_sigmoid(reward_w - reward_l))
 
 
+def label_loss(scores: Array, labels: Array) -> Array:
+    r"""Return a reward model's loss on single completions, -[y log sigma(s) + (1 - y) log sigma(-s)], of one shape.
+
+    `scores` are the model's, any real numbers; `labels` y in [0, 1] are what a verifier said. The slope of each is
+    sigma(s) - y. Raises ValueError for shapes that differ and labels outside [0, 1].
+    Source: outcome reward model, Math-Shepherd arXiv:2312.08935 eq. 1.
+
+    >>> label_loss([0.0, 3.0], [1.0, 0.0]).round(6).tolist()
+    [0.693147, 3.048587]
+    """
+    scores, labels = as_data(scores, "scores"), as_data(labels, "labels")
+    check_same_shape(scores, labels, "scores", "labels")
+    xp = namespace(scores, labels)
+    if not bool(xp.all((labels >= 0.0) & (labels <= 1.0))):
+        raise ValueError("labels must lie in [0, 1]: 1 for a right completion, 0 for a wrong one")
+    return -(labels * log_sigmoid(scores) + (1.0 - labels) * log_sigmoid(-scores))
+
+
 def implicit_reward(logp: Array, ref_logp: Array, *, beta: float) -> Array:
     r"""Return beta (logp - ref_logp), the reward of which the policy is the optimum, up to one number for each prompt.
 

@@ -13,21 +13,29 @@ from grpo_core._moments import as_rewards
 from grpo_core.advantages import group_advantages
 
 STEP_BASELINES = ("all", "position")
+STEP_SCALES = ("group", "none")
 
 
 def normalised_steps(
-    step_rewards: Sequence[Sequence[float]], *, baseline: str = "all", ddof: int = 0, eps: float = 0.0
+    step_rewards: Sequence[Sequence[float]],
+    *,
+    baseline: str = "all",
+    ddof: int = 0,
+    eps: float = 0.0,
+    scale: str = "group",
 ) -> list[np.ndarray]:
     r"""Return each step's reward as (r - mean) / (std + eps), one array (steps,) for each completion of one group.
 
     `baseline` "all": mean and std over all steps of the group (DeepSeekMath). "position": over the steps with the same
     number, the k-th step of every completion that has one; a k-th step that is alone, or equal to all others, gets 0.
+    `scale` "none" leaves the division by the std out, as Dr. GRPO does for whole completions.
     Source: GRPO arXiv:2402.03300 sec. 4.1.3 ("all"); "position" is the step-level baseline of lecture notes.
 
     >>> [row.tolist() for row in normalised_steps([[1, 0], [0, 0]], baseline="position")]
     [[1.0, 0.0], [-1.0, 0.0]]
     """
     one_of(baseline, "baseline", STEP_BASELINES)
+    one_of(scale, "scale", STEP_SCALES)
     pools: dict[int, list[tuple[int, int]]] = {}
     for i, row in enumerate(step_rewards):
         for k in range(len(row)):
@@ -35,7 +43,8 @@ def normalised_steps(
     result = [np.zeros(len(row)) for row in step_rewards]
     for places in pools.values():
         rewards = as_rewards([step_rewards[i][k] for i, k in places])
-        for (i, k), value in zip(places, group_advantages(rewards, ddof=ddof, eps=eps).advantages, strict=True):
+        found = group_advantages(rewards, ddof=ddof, eps=eps, scale=scale).advantages
+        for (i, k), value in zip(places, found, strict=True):
             result[i][k] = value
     return result
 
@@ -48,10 +57,11 @@ def process_advantages(
     ddof: int = 0,
     eps: float = 0.0,
     baseline: str = "all",
+    scale: str = "group",
 ) -> list[np.ndarray]:
     r"""Return per-token advantages under process supervision, one array (T_i,) for each completion of one group.
 
-    Every step reward is normalised over all steps of the group (or as `baseline` says, see normalised_steps), then a
+    Every step reward is normalised over all steps of the group (`baseline`, `scale`: see normalised_steps), then a
     token gets the sum of the normalised rewards of the steps that end at or after it:
     A_{i,t} = sum_{j : end_j >= t} (r_j - mean) / (std + eps).
 
@@ -61,7 +71,7 @@ def process_advantages(
     Source: GRPO arXiv:2402.03300 sec. 4.1.3.
     """
     _check_steps(step_rewards, step_ends, lengths)
-    normalised = normalised_steps(step_rewards, baseline=baseline, ddof=ddof, eps=eps)
+    normalised = normalised_steps(step_rewards, baseline=baseline, ddof=ddof, eps=eps, scale=scale)
     result = []
     for own, ends, length in zip(normalised, step_ends, lengths, strict=True):
         later = np.asarray(ends, dtype=int)[None, :] >= np.arange(int(length))[:, None]  # (T_i, steps)

@@ -10,6 +10,7 @@ from grpo_core.preference import (
     dpo_weight,
     implicit_reward,
     kl_optimal_policy,
+    label_loss,
     log_partition,
     log_sigmoid,
     preference_probability,
@@ -40,6 +41,34 @@ class TestBradleyTerry:
         at = np.array([-800.0, -2.0, 0.0, 3.0, 800.0])
         expected = [1.0, sigma(2.0), 0.5, sigma(-3.0), 0.0]
         np.testing.assert_allclose(torch_gradient(lambda x: log_sigmoid(x).sum(), at), expected, rtol=1e-12, atol=1e-15)
+
+
+class TestLabelLoss:
+    def test_by_hand(self, backend):
+        scores, labels = backend.array([0.0, 2.0, 2.0, -1.0]), backend.array([1.0, 1.0, 0.0, 0.25])
+        mixed = -0.25 * math.log(sigma(-1.0)) - 0.75 * math.log(sigma(1.0))
+        backend.check(label_loss(scores, labels), [math.log(2), -math.log(sigma(2.0)), -math.log(sigma(-2.0)), mixed])
+
+    def test_the_slope_is_probability_minus_label(self):
+        import torch
+
+        at, labels = np.array([-900.0, -1.0, 0.5, 900.0]), np.array([1.0, 0.0, 0.3, 0.0])
+        expected = [-1.0, sigma(-1.0), sigma(0.5) - 0.3, 1.0]
+        found = torch_gradient(lambda x: label_loss(x, torch.from_numpy(labels)).sum(), at)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+    def test_a_pair_is_the_difference_of_scores(self):
+        # A label of 1 against a score of 0 is Bradley-Terry's loss of that pair.
+        won = preference_probability([1.7], [0.0])
+        np.testing.assert_allclose(label_loss([1.7], [1.0]), -np.log(won), rtol=1e-14)
+
+    def test_bad_input_is_named(self):
+        with pytest.raises(ValueError, match=r"labels must lie in \[0, 1\]"):
+            label_loss([0.0], [1.5])
+        with pytest.raises(ValueError, match=r"labels must lie in \[0, 1\]"):
+            label_loss([0.0], [math.nan])
+        with pytest.raises(ValueError, match="labels must have the shape of scores"):
+            label_loss([0.0, 1.0], [1.0])
 
 
 class TestDpo:

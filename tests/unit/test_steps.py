@@ -59,3 +59,12 @@ def test_every_pool_has_mean_zero_and_std_one():
 def test_an_unknown_baseline_is_named():
     with pytest.raises(ValueError, match=r"baseline must be .*all.*position.* got 'step'"):
         normalised_steps([[1.0]], baseline="step")
+
+
+def test_without_the_std_steps_are_only_centred():
+    # 1, 0, 0 -> mean 1/3
+    found = process_advantages([[1.0, 0.0], [0.0]], [[0, 1], [2]], [2, 3], scale="none", eps=1e-4)
+    np.testing.assert_allclose(found[0], [1 / 3, -1 / 3], atol=1e-15)
+    np.testing.assert_allclose(found[1], [-1 / 3] * 3, atol=1e-15)
+    with pytest.raises(ValueError, match=r"scale must be .*group.*none.* got 'batch'"):
+        normalised_steps([[1.0]], scale="batch")
