@@ -137,3 +137,35 @@ def _heading(text: str, color: str, **more: int) -> dict:
     """Return a name above the picture, in the colour of what it names."""
     place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
     return note(text, 0, 1, color, size=14, **place, **more)
+
+
+def sums(colors: Palette, ratio: np.ndarray, log: np.ndarray, k3: np.ndarray) -> Figure:
+    """Return three sums event by event, each with its total on the right: p r, p (-log r) and p (r - 1 - log r)."""
+    events = [chr(ord("A") + i) for i in range(len(ratio))]
+    rows = ((ratio, t("axis.kl_ratio")), (log, t("axis.kl_log")), (k3, t("axis.kl_k3")))
+    data: list[dict] = []
+    axes = {}
+    for k, (terms, title) in enumerate(rows):
+        suffix = "" if k == 0 else str(k + 1)
+        bottom, top = 1 - (k + 1) / 3 + 0.045, 1 - k / 3 - 0.035
+        total = float(terms.sum())
+        shown = [v if np.isfinite(v) else np.nan for v in [*terms, total]]
+        low, high = min(0.0, float(np.nanmin([0.0, *shown]))), float(np.nanmax([1e-9, *shown]))
+        room = 0.25 * (high - low)
+        axes[f"yaxis{suffix}"] = axis(
+            colors, title, domain=[bottom, top], nticks=4, range=[low - room if low < 0 else 0.0, high + room]
+        )
+        tints = [*[colors.sign(v) if k == 1 else colors.reference for v in terms], colors.ink]
+        text = [signed(v) if k == 1 else plain(v) for v in [*terms, total]]
+        bars = _bars([*events, t("axis.kl_sum")], np.array(shown), "", f"y{suffix}", text, colors)
+        data.append({**bars, "marker": {"color": tints}, "width": 0.5})
+    return figure(
+        data,
+        layout(
+            colors,
+            height=480,
+            shapes=[rule(colors, xref="paper", x0=0, x1=1, yref="y", y0=1, y1=1)],
+            xaxis=axis(colors, t("axis.event"), type="category", showgrid=False, anchor="y3"),
+            **axes,
+        ),
+    )

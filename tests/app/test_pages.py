@@ -18,7 +18,7 @@ VIEWS = {
     "kl": tuple({"kl_view": v} for v in PARAMS["kl_view"].choices),
     "reduction": tuple({"red_view": v} for v in PARAMS["red_view"].choices),
 }
-BY_VIEW = ("clip", "advantages", "reduction")
+BY_VIEW = ("clip", "advantages", "reduction", "kl")
 GROUPS = tuple(json.loads((CONTENT / "presets.json").read_text())["home"])
 EXTREMES = (
     {"eps_low": "0", "eps_high": "0"},

@@ -45,6 +45,15 @@ def test_a_drag_is_one_undo_and_the_next_drag_another():
     )
 
 
+def test_a_cell_shown_beyond_the_end_of_a_list_is_edited_as_it_is_shown():
+    script(
+        "state.put({'kl_old': (0.6, 0.2)})\n"
+        "assert state.resized_list(state.get('kl_old'), 4) == (0.6, 0.2, 0.2, 0.2)\n"
+        "state.edit_value('kl_old:3', '0.5')\nassert state.get('kl_old') == (0.6, 0.2, 0.2, 0.5)\n"
+        "state.edit_value('kl_old:0', '1')\nassert state.get('kl_old') == (1, 0.2, 0.2, 0.5)\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "raw"),
     [
