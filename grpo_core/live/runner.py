@@ -1,16 +1,18 @@
-"""Starts workers, keeps one ready, and clears away after those that were killed."""
+"""Starts workers, keeps one ready, keeps the line of waiting runs going, and clears away after killed ones."""
 
 import contextlib
 import os
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from grpo_core.live.config import RunConfig
 from grpo_core.live.store import RunnerBusy, RunStore, RunStoreError
 
-__all__ = ["RunnerBusy", "mark_dead", "prepare", "start_run"]
+__all__ = ["RunnerBusy", "enqueue", "mark_dead", "prepare", "start_next", "start_run"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LOCK = threading.Lock()
@@ -25,13 +27,48 @@ def start_run(config: RunConfig, store: RunStore) -> str:
     """
     store.mark_dead()
     run_id = store.create_run(config, exclusive=True)
+    _start(run_id, store)
+    return run_id
+
+
+def enqueue(
+    configs: Sequence[RunConfig],
+    store: RunStore,
+    experiment: str | None = None,
+    *,
+    changed: Sequence[Mapping[str, Any]] | None = None,
+) -> list[str]:
+    """Let runs follow one another, after those that already wait; give their names in order.
+
+    The first one starts at once when nothing else is going on. Each worker takes the next run when its own has ended,
+    so that the line goes on without the app. experiment and changed: see RunStore.add_waiting.
+    """
+    names = store.add_waiting(configs, experiment=experiment, changed=changed)
+    start_next(store)
+    return names
+
+
+def start_next(store: RunStore) -> str | None:
+    """Start the first run in line unless another has a worker; give its name, None when there was nothing to do.
+
+    Cheap, and safe to call at any time from any number of programs: it is how the line goes on after a worker was
+    killed.
+    """
+    store.mark_dead()
+    run_id = store.take_next() if store.waiting_runs() else None
+    if run_id is not None:
+        _start(run_id, store)
+    return run_id
+
+
+def _start(run_id: str, store: RunStore) -> None:
+    """Give a queued run to a worker."""
     try:
         process = _hand_over(run_id, store) or _spawn(store, f"{run_id}.log", run_id)
     except OSError as error:
         store.set_state(run_id, "failed", f"The worker process could not be started: {error}")
         raise RunStoreError(f"The worker process could not be started: {error}") from None
     store.attach(run_id, process.pid)
-    return run_id
 
 
 def prepare(store: RunStore) -> None:

@@ -2,19 +2,22 @@
 
 SQLAlchemy Core on an SQLite file in WAL mode by default, so that a server database is a URL away. A run has
 an explicit state and a heartbeat; light metric rows stand apart from the heavy groups; commands wait in a
-table until the worker takes them. Every failure of the database is a RunStoreError with a message a reader can
+table until the worker takes them. A queued run with a place waits in line for the worker of the run before it; one
+without a place has, or is about to get, a worker of its own. A store that an older version made gets the columns it
+lacks when it is opened. Every failure of the database is a RunStoreError with a message a reader can
 act on.
 """
 
 import json
 import os
+import shutil
 import socket
 import time
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,8 @@ LOST_SECONDS = 120.0
 GROUP_BYTES = 150_000_000
 """Most bytes of groups one run keeps: beyond it every second of the older steps gives up its groups."""
 KEEP_RECENT = 20
+NAME_LENGTH, NOTE_LENGTH = 120, 2000
+CANCELLED = "It was taken out of the line before it began."
 
 _META = sa.MetaData()
 _RUNS = sa.Table(
@@ -54,6 +59,19 @@ _RUNS = sa.Table(
     sa.Column("step", sa.Integer, nullable=False, default=0),
     sa.Column("steps", sa.Integer, nullable=False),
     sa.Column("group_bytes", sa.Integer, nullable=False, default=0),
+    # Columns from here on are newer than the first stores: they may be missing there, or empty.
+    sa.Column("place", sa.Integer),
+    sa.Column("name", sa.Text),
+    sa.Column("note", sa.Text),
+    sa.Column("experiment", sa.String(40)),
+    sa.Column("changed", sa.Text),
+)
+_EXPERIMENTS = sa.Table(
+    "experiments",
+    _META,
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("created", sa.Float, nullable=False, index=True),
 )
 _EVENTS = sa.Table(
     "events",
@@ -95,7 +113,11 @@ class RunnerBusy(RunStoreError):  # noqa: N818 - it is a state of affairs, not a
 
 @dataclass(frozen=True)
 class RunInfo:
-    """One run as the store knows it; times are seconds since the epoch, step is the last one that is kept."""
+    """One run as the store knows it; times are seconds since the epoch, step is the last one that is kept.
+
+    name and note are what its owner calls it. place: where it stands in the line, None when it does not wait there.
+    experiment: the id of the experiment that it is part of, and changed: the settings that tell it from the others.
+    """
 
     id: str
     state: str
@@ -110,6 +132,16 @@ class RunInfo:
     device: str | None
     step: int
     steps: int
+    place: int | None = None
+    name: str = ""
+    note: str = ""
+    experiment: str | None = None
+    changed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the run stands in line until the runs before it have ended."""
+        return self.state == "queued" and self.place is not None
 
     @property
     def active(self) -> bool:
@@ -118,8 +150,18 @@ class RunInfo:
 
     @property
     def alive(self) -> bool:
-        """Whether the run is active and its worker really is there."""
+        """Whether the run is active and its worker really is there, or need not be there yet."""
         return self.active and not _is_dead(self, time.time())
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A few runs that belong together; created is in seconds since the epoch, runs are their ids in order."""
+
+    id: str
+    name: str
+    created: float
+    runs: tuple[str, ...]
 
 
 class RunStore:
@@ -136,6 +178,7 @@ class RunStore:
         self._engine = _engine(self.url)
         with self._write() as db:
             _META.create_all(db)
+            _add_missing_columns(db)
 
     @property
     def folder(self) -> Path | None:
@@ -146,13 +189,100 @@ class RunStore:
 
     def create_run(self, config: RunConfig, *, exclusive: bool = False) -> str:
         """Write a new queued run; with exclusive, RunnerBusy while another run is active."""
-        run_id = time.strftime("%Y%m%d-%H%M%S-") + uuid.uuid4().hex[:6]
         with self._write() as db:
             if exclusive:
                 _refuse_second(db)
-            row = {"id": run_id, "state": "queued", "reason": "", "config": json.dumps(config.to_dict())}
-            db.execute(_RUNS.insert().values(**row, created=time.time(), steps=config.steps))
-        return run_id
+            return _insert_run(db, config)
+
+    def add_waiting(
+        self,
+        configs: Sequence[RunConfig],
+        *,
+        experiment: str | None = None,
+        changed: Sequence[Mapping[str, Any]] | None = None,
+    ) -> list[str]:
+        """Put runs at the end of the line, in order, and name them; see grpo_core.live.runner.enqueue.
+
+        experiment: what they are called together, None when they are none. changed: for each run, the settings that
+        tell it from the others. ValueError for a name that is no short text, and a list of another length.
+        """
+        differences = [dict(own) for own in changed] if changed is not None else [{} for _ in configs]
+        if len(differences) != len(configs):
+            raise ValueError(f"changed has {len(differences)} entries for {len(configs)} runs: give one for each")
+        title = None if experiment is None else _check_text("experiment", experiment, NAME_LENGTH)
+        with self._write() as db:
+            group = None if title is None else _insert_experiment(db, title)
+            last = int(db.execute(sa.select(sa.func.coalesce(sa.func.max(_RUNS.c.place), 0))).scalar_one())
+            pairs = zip(configs, differences, strict=True)
+            return [
+                _insert_run(db, config, place=last + i, experiment=group, changed=json.dumps(own))
+                for i, (config, own) in enumerate(pairs, start=1)
+            ]
+
+    def take_next(self, pid: int | None = None) -> str | None:
+        """Take the first run out of the line, for a process that works on it or is about to be started.
+
+        None when none waits, or while another run has a worker. However many ask at once, one of them gets it.
+        """
+        now = time.time()
+        values = {"place": None, "heartbeat": now, "pid": pid, "host": socket.gethostname() if pid else None}
+        with self._write() as db:
+            if _busy(db) is not None:
+                return None
+            first = sa.select(_RUNS.c.id).where(*_IN_LINE).order_by(_RUNS.c.place, _RUNS.c.created).limit(1)
+            run_id: str | None = db.execute(first).scalar()
+            taken = run_id and db.execute(_RUNS.update().where(_RUNS.c.id == run_id, *_IN_LINE).values(**values))
+            return run_id if taken and taken.rowcount else None
+
+    def waiting_runs(self) -> list[RunInfo]:
+        """List the runs that stand in line, the next one first."""
+        query = sa.select(_RUNS).where(*_IN_LINE).order_by(_RUNS.c.place, _RUNS.c.created)
+        with self._read() as db:
+            return [_info(row) for row in db.execute(query).mappings()]
+
+    def cancel(self, run_id: str) -> bool:
+        """End a run that still stands in line; False when it has left it."""
+        values = {"state": "stopped", "reason": CANCELLED, "ended": time.time(), "place": None}
+        query = _RUNS.update().where(_RUNS.c.id == run_id, *_IN_LINE).values(**values)
+        with self._write() as db:
+            return bool(db.execute(query).rowcount)
+
+    def reopen(self, run_id: str, *, state: str = "queued") -> None:
+        """Give an ended run back to a worker, as `queued`; RunnerBusy while another run has one.
+
+        Its events stay. RunStoreError for a run that has not ended.
+        """
+        empty = {"pid": None, "host": None, "heartbeat": time.time(), "ended": None, "place": None}
+        with self._write() as db:
+            _refuse_second(db)
+            query = _RUNS.update().where(_RUNS.c.id == run_id, _RUNS.c.state.in_(ENDED))
+            if not db.execute(query.values(state=state, reason="", **empty)).rowcount:
+                raise RunStoreError(f"Run {run_id} cannot go on: it is not there, or has not ended.")
+
+    def describe(self, run_id: str, *, name: str | None = None, note: str | None = None) -> None:
+        """Give a run a name or a note. ValueError for a text that is too long; RunStoreError when there is no run."""
+        texts = {"name": (name, NAME_LENGTH), "note": (note, NOTE_LENGTH)}
+        values = {key: _check_text(key, text, most) for key, (text, most) in texts.items() if text is not None}
+        self.run(run_id)
+        if values:
+            with self._write() as db:
+                db.execute(_RUNS.update().where(_RUNS.c.id == run_id).values(**values))
+
+    def delete_run(self, run_id: str) -> None:
+        """Remove a run with its events, groups and commands, its messages, and its folder of checkpoints.
+
+        RunStoreError for a run that is active: stop it first. One that stands in line is removed.
+        """
+        with self._write() as db:
+            row = db.execute(sa.select(_RUNS).where(_RUNS.c.id == run_id)).mappings().first()
+            run = None if row is None else _info(row)
+            if run is not None and run.alive and not run.waiting:
+                raise RunStoreError(f"Run {run_id} is still {run.state}: stop it before you delete it.")
+            for table in (_EVENTS, _GROUPS, _COMMANDS):
+                db.execute(table.delete().where(table.c.run_id == run_id))
+            db.execute(_RUNS.delete().where(_RUNS.c.id == run_id))
+            _drop_empty_experiments(db)
+        self._remove_files(run_id)
 
     def run(self, run_id: str) -> RunInfo:
         """Give one run; RunStoreError when there is none of that name."""
@@ -168,13 +298,30 @@ class RunStore:
         with self._read() as db:
             return [_info(row) for row in db.execute(query).mappings()]
 
+    def experiments(self, limit: int = 50) -> list[Experiment]:
+        """List the newest experiments first, each with its runs."""
+        query = sa.select(_EXPERIMENTS).order_by(_EXPERIMENTS.c.created.desc()).limit(limit)
+        members = sa.select(_RUNS.c.id, _RUNS.c.experiment).where(_RUNS.c.experiment.is_not(None))
+        with self._read() as db:
+            pairs = db.execute(members.order_by(_RUNS.c.created, _RUNS.c.id)).all()
+            return [
+                Experiment(row.id, row.name, row.created, tuple(run for run, owner in pairs if owner == row.id))
+                for row in db.execute(query)
+            ]
+
     def latest_run(self) -> RunInfo | None:
-        """Give the newest run, or None in an empty store."""
-        return next(iter(self.runs(limit=1)), None)
+        """Give the newest run, one that stands in line only when there is no other; None in an empty store."""
+        query = sa.select(_RUNS).order_by(_RUNS.c.place.is_not(None), _RUNS.c.created.desc(), _RUNS.c.id.desc())
+        with self._read() as db:
+            row = db.execute(query.limit(1)).mappings().first()
+        return None if row is None else _info(row)
 
     def active_run(self) -> RunInfo | None:
-        """Give the newest run that is queued, running or paused and whose worker is there; else None."""
-        return next((run for run in self._active() if run.alive), None)
+        """Give the newest run that is queued, running or paused and whose worker is there; else None.
+
+        A run that stands in line is not meant.
+        """
+        return next((run for run in self._active() if run.alive and not run.waiting), None)
 
     def mark_dead(self) -> list[str]:
         """Turn active runs whose worker is gone into failed ones and name them; the steps they wrote are kept."""
@@ -198,10 +345,10 @@ class RunStore:
             return bool(db.execute(query.values(**values)).rowcount)
 
     def claim(self, run_id: str, pid: int) -> bool:
-        """Note which process works on a queued run; False when it is no longer waiting for one."""
-        now = time.time()
-        values = {"pid": pid, "host": socket.gethostname(), "heartbeat": now}
-        query = _RUNS.update().where(_RUNS.c.id == run_id, _RUNS.c.state == "queued").values(**values)
+        """Note which process works on a queued run; False when it no longer waits for one, or another has it."""
+        values = {"pid": pid, "host": socket.gethostname(), "heartbeat": time.time(), "place": None}
+        free = sa.or_(_RUNS.c.pid.is_(None), _RUNS.c.pid == pid)
+        query = _RUNS.update().where(_RUNS.c.id == run_id, _RUNS.c.state == "queued", free).values(**values)
         with self._write() as db:
             return bool(db.execute(query).rowcount)
 
@@ -269,10 +416,13 @@ class RunStore:
     def post_command(self, run_id: str, name: str, value: Any = None) -> None:
         """Leave a command for the worker: pause, resume, stop, step, or set with {"learning_rate": 2e-4}.
 
+        Stop cancels a run that still stands in line.
         ValueError for a command or value that is not accepted; RunStoreError when the run has already ended.
         """
         value = check_command(name, value)
         run = self.run(run_id)
+        if name == "stop" and run.waiting and self.cancel(run_id):
+            return
         if not run.active:
             raise RunStoreError(f"Run {run_id} has already ended ({run.state}): it takes no commands.")
         row = {"run_id": run_id, "name": name, "value": json.dumps(value), "created": time.time()}
@@ -302,6 +452,17 @@ class RunStore:
         if total > self._group_bytes:
             total = _thin_groups(db, run_id, step)
         db.execute(_RUNS.update().where(_RUNS.c.id == run_id).values(group_bytes=total))
+
+    def _remove_files(self, run_id: str) -> None:
+        """Remove what a deleted run left beside the store; only names that the store itself gives are touched."""
+        if self.folder is None or not run_id or Path(run_id).name != run_id or run_id in (".", ".."):
+            return
+        try:
+            (self.folder / f"{run_id}.log").unlink(missing_ok=True)
+            if (self.folder / run_id).is_dir():
+                shutil.rmtree(self.folder / run_id)
+        except OSError as error:
+            raise RunStoreError(f"The run is deleted, but not its files: {error}") from None
 
     def _active(self) -> list[RunInfo]:
         query = sa.select(_RUNS).where(_RUNS.c.state.in_(ACTIVE)).order_by(_RUNS.c.created.desc())
@@ -335,13 +496,60 @@ def _run_changes(event: Mapping[str, Any], now: float) -> dict[str, Any]:
 
 def _refuse_second(db: sa.Connection) -> None:
     """Raise RunnerBusy while a run is active: within the writing transaction, so that no two pass."""
-    rows = db.execute(sa.select(_RUNS).where(_RUNS.c.state.in_(ACTIVE))).mappings()
-    busy = next((run for run in map(_info, rows) if run.alive), None)
-    if busy:
+    busy = _busy(db)
+    if busy is not None:
         raise RunnerBusy(
             f"Run {busy.id} is still {busy.state} at step {busy.step} of {busy.steps}. "
             "Stop it, or wait until it ends, then start again."
         )
+
+
+def _busy(db: sa.Connection) -> RunInfo | None:
+    """Give the run that has a worker, or is about to get one."""
+    rows = db.execute(sa.select(_RUNS).where(_RUNS.c.state.in_(ACTIVE))).mappings()
+    return next((run for run in map(_info, rows) if run.alive and not run.waiting), None)
+
+
+_IN_LINE = (_RUNS.c.state == "queued", _RUNS.c.place.is_not(None))
+
+
+def _insert_run(db: sa.Connection, config: RunConfig, **more: Any) -> str:
+    """Write a queued run and give its id."""
+    run_id = time.strftime("%Y%m%d-%H%M%S-") + uuid.uuid4().hex[:6]
+    row = {"id": run_id, "state": "queued", "reason": "", "config": json.dumps(config.to_dict()), "note": config.note}
+    db.execute(_RUNS.insert().values(**row, created=time.time(), steps=config.steps, **more))
+    return run_id
+
+
+def _insert_experiment(db: sa.Connection, name: str) -> str:
+    """Write an experiment and give its id."""
+    experiment = "x-" + uuid.uuid4().hex[:10]
+    db.execute(_EXPERIMENTS.insert().values(id=experiment, name=name, created=time.time()))
+    return experiment
+
+
+def _drop_empty_experiments(db: sa.Connection) -> None:
+    """Remove experiments that have no run any more."""
+    used = sa.select(_RUNS.c.experiment).where(_RUNS.c.experiment.is_not(None))
+    db.execute(_EXPERIMENTS.delete().where(_EXPERIMENTS.c.id.not_in(used)))
+
+
+def _check_text(what: str, text: Any, most: int) -> str:
+    """Return a name or note without blanks at its ends; ValueError when it is no text or too long."""
+    if not isinstance(text, str) or len(text) > most:
+        raise ValueError(f"{what}={text!r:.40} is not accepted: give a text of at most {most} characters")
+    return text.strip()
+
+
+def _add_missing_columns(db: sa.Connection) -> None:
+    """Give the tables of an older store the columns that are newer than it: empty ones, the rows stay."""
+    inspector = sa.inspect(db)
+    for table in _META.sorted_tables:
+        there = {column["name"] for column in inspector.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in there:
+                kind = column.type.compile(db.dialect)
+                db.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
 
 
 def _thin_groups(db: sa.Connection, run_id: str, step: int) -> int:
@@ -357,6 +565,8 @@ def _thin_groups(db: sa.Connection, run_id: str, step: int) -> int:
 
 def _is_dead(run: RunInfo, now: float) -> bool:
     """Say whether an active run's worker is gone: its process does not exist, or its heart has stopped."""
+    if run.waiting:
+        return False
     silence = now - (run.heartbeat or run.created)
     if run.pid is None or run.host != socket.gethostname():
         return silence > (SILENT_SECONDS if run.heartbeat else LOST_SECONDS)
@@ -381,8 +591,14 @@ def process_exists(pid: int) -> bool:
 
 def _info(row: sa.RowMapping) -> RunInfo:
     """Turn a row of the runs table into a RunInfo."""
-    values = {name: row[name] for name in RunInfo.__dataclass_fields__ if name != "config"}
-    return RunInfo(config=_stored_config(json.loads(row["config"])), **values)
+    config = _stored_config(json.loads(row["config"]))
+    derived = {
+        "config": config,
+        "name": row["name"] or "",
+        "note": config.note if row["note"] is None else row["note"],
+        "changed": json.loads(row["changed"]) if row["changed"] else {},
+    }
+    return RunInfo(**{name: row[name] for name in RunInfo.__dataclass_fields__ if name not in derived}, **derived)
 
 
 def _stored_config(settings: Mapping[str, Any]) -> RunConfig:

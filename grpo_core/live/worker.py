@@ -4,7 +4,8 @@
 
 It depends on no browser and no app. Its own file of messages stands beside the store. With --standby instead of a
 run it loads everything, waits until a run's name comes on its standard input, and then works on that run: so that
-training begins at once when somebody presses Start.
+training begins at once when somebody presses Start. When its run has ended, the worker takes the next one that stands
+in line: a sweep needs nobody to watch it.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from grpo_core.live.commands import Command
@@ -23,8 +25,11 @@ from grpo_core.live.config import RunConfig
 from grpo_core.live.store import ACTIVE, HEARTBEAT_SECONDS, RunStore, RunStoreError
 
 POLL_SECONDS = 0.1
+NICE = 5
 STANDBY_SECONDS = 900.0
 """How long a worker waits for its run before it goes."""
+LEAVING = threading.Event()
+"""Set when the process was asked to terminate: it then takes no further run."""
 PATIENCE_SECONDS = 600.0
 """How long a worker waits, with the training at rest, for a store that cannot be written (a full disk, say)."""
 
@@ -58,21 +63,46 @@ def work(run_id: str, store: RunStore) -> int:
     if not store.claim(run_id, os.getpid()):
         print(f"Run {run_id} is not waiting for a worker.", file=sys.stderr)
         return 1
-    mailbox = Mailbox(store, run_id)
-    signal.signal(signal.SIGTERM, lambda *_: mailbox.stop())
-    threading.Thread(target=_beat, args=(store, run_id, mailbox), daemon=True).start()
+    mailbox, over = Mailbox(store, run_id), threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: _leave(mailbox))
+    threading.Thread(target=_beat, args=(store, run_id, mailbox, over), daemon=True).start()
     try:
         from grpo_core.live.trainer import train
 
         for event in train(store.run(run_id).config, mailbox):
             write(store, run_id, event)
-            if event["event"] == "start" and hasattr(os, "nice"):
-                os.nice(5)  # loading is over, and where cores are few the pages come first
+            if event["event"] == "start":
+                _give_way()
     except Exception as error:
         traceback.print_exc()
         store.set_state(run_id, "failed", _reason(error), only_if=ACTIVE)
         return 1
+    finally:
+        over.set()
     return 0 if store.run(run_id).state != "failed" else 1
+
+
+def work_on(run_id: str, store: RunStore) -> int:
+    """Train a run, then those that stand in line; give the exit status of the last one."""
+    status = 0
+    while run_id:
+        status = work(run_id, store)
+        run_id = "" if LEAVING.is_set() else store.take_next(os.getpid()) or ""
+        if run_id:
+            _say_beside(store, run_id)
+    return status
+
+
+def _leave(mailbox: Mailbox) -> None:
+    """End the run in an orderly way, and take no further one."""
+    LEAVING.set()
+    mailbox.stop()
+
+
+def _give_way() -> None:
+    """Let the pages come first where cores are few: loading is over."""
+    if hasattr(os, "nice") and os.nice(0) < NICE:
+        os.nice(NICE - os.nice(0))
 
 
 def write(store: RunStore, run_id: str, event: dict[str, Any], *, patience: float = PATIENCE_SECONDS) -> None:
@@ -88,10 +118,9 @@ def write(store: RunStore, run_id: str, event: dict[str, Any], *, patience: floa
             time.sleep(1.0)
 
 
-def _beat(store: RunStore, run_id: str, mailbox: Mailbox) -> None:
-    """Write heartbeats until the process ends; a run that someone else has ended is not trained further."""
-    while True:
-        time.sleep(HEARTBEAT_SECONDS)
+def _beat(store: RunStore, run_id: str, mailbox: Mailbox, over: threading.Event) -> None:
+    """Write heartbeats until the run is over; one that someone else has ended is not trained further."""
+    while not over.wait(HEARTBEAT_SECONDS):
         try:
             if not store.beat(run_id):
                 mailbox.stop()
@@ -117,11 +146,18 @@ def stand_by(store: RunStore) -> str:
         run_id = name.get(timeout=STANDBY_SECONDS)
     except queue.Empty:
         return ""
-    if run_id and store.folder is not None:
-        with (store.folder / f"{run_id}.log").open("ab") as messages:
-            for stream in (sys.stdout, sys.stderr):
-                os.dup2(messages.fileno(), stream.fileno())
+    if run_id:
+        _say_beside(store, run_id)
     return run_id
+
+
+def _say_beside(store: RunStore, run_id: str) -> None:
+    """Write this process's messages into the run's own file beside the store from now on."""
+    if store.folder is None:
+        return
+    with suppress(OSError), (store.folder / f"{run_id}.log").open("ab") as messages:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(messages.fileno(), stream.fileno())
 
 
 def main() -> int:
@@ -134,7 +170,7 @@ def main() -> int:
     try:
         store = RunStore(options.store)
         run_id = stand_by(store) if options.standby else options.run_id
-        return work(run_id, store) if run_id else 0
+        return work_on(run_id, store)
     except RunStoreError as error:
         print(error, file=sys.stderr)
         return 1

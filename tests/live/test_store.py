@@ -131,7 +131,7 @@ def test_commands_are_taken_once_in_their_order(store):
     [
         ("explode", None, "accepted are pause, resume"),
         ("set", None, "set takes the settings to change"),
-        ("set", {"group_size": 4}, "cannot change during a run"),
+        ("set", {"seed": 4}, "cannot change during a run"),
         ("set", {"learning_rate": -1}, "a number from 0 to 1"),
         ("set", {"beta": "x"}, "beta='x'"),
     ],
