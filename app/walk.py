@@ -167,8 +167,8 @@ def advantage_line(lens: Lens, index: int) -> str:
 
 
 def _whitened(lens: Lens, index: int, left: str) -> str:
-    plain = replace(lens.spec, whitening=None)
-    before = lens.group.advantages(plain, greedy_reward=lens.values["greedy"]).advantages[index]
+    unwhitened = replace(lens.spec, whitening=None)
+    before = lens.group.advantages(unwhitened, greedy_reward=lens.values["greedy"]).advantages[index]
     value = float(lens.scores.advantages[index])
     return (
         rf"{left} \frac{{A' - \mathrm{{mean}}_{{\mathrm{{tokens}}}}(A')}}{{\mathrm{{std}}_{{\mathrm{{tokens}}}}(A')}},"
@@ -186,7 +186,7 @@ def _grouped(lens: Lens, index: int) -> tuple[str, str]:
         return rf"\frac{{r_{{{i}}} - \bar r}}{{s}}", rf"{over}"
     eps = lens.spec.eps
     symbol = r"s + \varepsilon" if eps else "s"
-    under = latex(float(lens.scores.std)) + (rf" + {_plain(eps)}" if eps else "")
+    under = latex(float(lens.scores.std)) + (rf" + {plain(eps)}" if eps else "")
     return rf"\frac{{r_{{{i}}} - \bar r}}{{{symbol}}}", rf"\frac{{{over}}}{{{under}}}"
 
 
@@ -220,7 +220,7 @@ def _best(lens: Lens, index: int) -> tuple[str, str]:
     over = rf"{latex(rewards[0])} - {bracketed(rewards[1])}"
     if lens.spec.scale == "none":
         return r"r_{(1)} - r_{(2)}", over
-    under = f"{latex(float(lens.scores.std))} + {_plain(lens.spec.eps)}"
+    under = f"{latex(float(lens.scores.std))} + {plain(lens.spec.eps)}"
     return r"\frac{r_{(1)} - r_{(2)}}{s + \varepsilon}", rf"\frac{{{over}}}{{{under}}}"
 
 
@@ -264,7 +264,7 @@ def objective_lines(lens: Lens, at: Chain) -> list[str]:
 def clip_line(lens: Lens, at: Chain) -> str:
     """Return the ratio held inside the clip range."""
     low, high = _range(lens)
-    inside = rf"{_ratio(at.ratio)},\ {_plain(low)},\ {_plain(high)}"
+    inside = rf"{_ratio(at.ratio)},\ {plain(low)},\ {plain(high)}"
     return rf"c &= \mathrm{{clip}}({inside}) = {_ratio(_held(lens, at))}"
 
 
@@ -296,7 +296,7 @@ def _drive_text(lens: Lens, at: Chain) -> str:
 def _clip(lens: Lens, at: Chain) -> tuple[str, str]:
     a, r, delta = bracketed(at.advantage), _ratio(at.ratio), lens.objective.delta
     first = "r A" if delta is None else r"\min(r, \delta) A"
-    number = rf"{r} \cdot {a}" if delta is None else rf"\min({r}, {_plain(delta)}) \cdot {a}"
+    number = rf"{r} \cdot {a}" if delta is None else rf"\min({r}, {plain(delta)}) \cdot {a}"
     return rf"\min({first},\ c A)", rf"\min({number},\ {_ratio(_held(lens, at))} \cdot {a})"
 
 
@@ -321,7 +321,7 @@ def _weighted(symbol: str) -> Callable[[Lens, Chain], tuple[str, str]]:
 
 def _sapo(lens: Lens, at: Chain) -> tuple[str, str]:
     p = lens.objective.surrogate_parameters()
-    tau = _plain(p["tau_positive"] if at.advantage > 0 else p["tau_negative"])
+    tau = plain(p["tau_positive"] if at.advantage > 0 else p["tau_negative"])
     inside = rf"{tau} \cdot ({latex(at.ratio)} - 1)"
     return (
         r"\tfrac{4}{\tau}\, \sigma\big(\tau (r - 1)\big) A",
@@ -338,7 +338,7 @@ def _gmpo(lens: Lens, at: Chain) -> tuple[str, str]:
 
 
 def _dro(lens: Lens, at: Chain) -> tuple[str, str]:
-    half = _plain(0.5 * lens.objective.surrogate_parameters()["dro_beta"])
+    half = plain(0.5 * lens.objective.surrogate_parameters()["dro_beta"])
     return (
         r"A \log\pi - \tfrac{\beta_{\mathrm{dro}}}{2} (\log r)^2",
         rf"{latex(at.advantage)} \cdot {bracketed(at.logp)} - {half} \cdot {bracketed(at.log_ratio)}^2",
@@ -403,7 +403,7 @@ def kl_lines(lens: Lens, at: Chain) -> list[str]:
 def weight_line(lens: Lens, at: Chain) -> str:
     """Return the token's weight under the aggregation."""
     size, tokens = len(lens.batch.mask), int(lens.terms.mask.sum())
-    constant = _plain(lens.objective.constant or 1.0)
+    constant = plain(lens.objective.constant or 1.0)
     symbols, numbers = {
         "sequence_mean": (r"\frac{1}{G\,|o|}", rf"\frac{{1}}{{{size} \cdot {at.length}}}"),
         "token_mean": (r"\frac{1}{\sum_j |o_j|}", rf"\frac{{1}}{{{tokens}}}"),
@@ -419,7 +419,7 @@ def contribution_lines(lens: Lens, at: Chain) -> list[str]:
     beta, value, weight = lens.objective.beta, _fine(at.contribution, sign=True), _fine(at.weight)
     if beta == 0:
         return _fold(r"\text{adds}", "-w J", rf"-{weight} \cdot {bracketed(at.objective)}", value)
-    inside = rf"-{bracketed(at.objective)} + {_plain(beta)} \cdot {latex(at.kl)}"
+    inside = rf"-{bracketed(at.objective)} + {plain(beta)} \cdot {latex(at.kl)}"
     return _fold(r"\text{adds}", r"w(-J + \beta k)", rf"{weight} \cdot ({inside})", value)
 
 
@@ -430,7 +430,7 @@ def pull_lines(lens: Lens, at: Chain) -> list[str]:
     gradient = r"-\frac{\partial\mathcal{L}}{\partial\log\pi}"
     if beta == 0:
         return _fold(r"\textbf{pull}", rf"{gradient} = w D", rf"{weight} \cdot {bracketed(at.drive)}", value)
-    inside = rf"{latex(at.drive)} - {_plain(beta)} \cdot {bracketed(at.kl_drive)}"
+    inside = rf"{latex(at.drive)} - {plain(beta)} \cdot {bracketed(at.kl_drive)}"
     symbols = rf"{gradient} = w \big(D - \beta\, \tfrac{{\partial k}}{{\partial\log\pi}}\big)"
     return _fold(r"\textbf{pull}", symbols, rf"{weight} \cdot ({inside})", value)
 
@@ -441,7 +441,7 @@ def _fine(value: float, *, sign: bool = False) -> str:
     return latex(value, next(enough, 7), sign=sign)
 
 
-def _plain(value: float) -> str:
+def plain(value: float) -> str:
     """Return a hyperparameter for LaTeX: as a person writes it, a power of ten where that is shorter."""
     text = short(value).replace("\N{MINUS SIGN}", "-")
     if "e" not in text:

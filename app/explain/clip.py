@@ -20,11 +20,15 @@ WIDEST = 10.0  # the picture ends at this ratio unless the slider goes further
 
 def probe(lens: Lens) -> Probe:
     """Return the point under the slider, on the curve of the group's largest advantage of the chosen sign."""
-    up = lens.values["sign"] == "up"
-    own = [a for a in lens.advantages.tolist() if (a > 0) == up and a != 0]
-    advantage = (max(own) if up else min(own)) if own else (1.0 if up else -1.0)
+    advantage = strongest(lens, up=lens.values["sign"] == "up")
     ratio = float(lens.values["r"])
     return Probe(ratio, *lenses.at_ratio(ratio, advantage, lens.values), advantage)
+
+
+def strongest(lens: Lens, *, up: bool) -> float:
+    """Return the group's largest or most negative advantage, +1 or -1 if it has none of that sign."""
+    own = [a for a in lens.advantages.tolist() if (a > 0) == up and a != 0]
+    return (max(own) if up else min(own)) if own else (1.0 if up else -1.0)
 
 
 def curves(lens: Lens, at: Probe, high: float) -> list[Curve]:
@@ -86,6 +90,8 @@ def notice(lens: Lens, at: Probe) -> tuple[str, dict[str, Any]]:
     if clip["epsilon_low"] == 0 and clip["epsilon_high"] == 0:
         return "no-room", {}
     flat = at.slope == 0
+    if at.ratio == (high if at.advantage > 0 else low) and not flat:
+        return "kink", {**numbers, "edge": short(at.ratio)}
     if at.advantage > 0:
         bounded = clip["delta"] is not None and clip["delta"] < high
         closed = ("delta-low", {**numbers, "delta": short(clip["delta"])}) if bounded else ("up-saturated", numbers)
@@ -151,6 +157,12 @@ def graph_curve(lens: Lens, advantage: float) -> tuple[np.ndarray, np.ndarray]:
     """Return changes of logp and the objective with a frozen old policy."""
     change = np.linspace(-0.5, 0.5, 101)
     return change, np.array([lenses.at_ratio(float(r), advantage, lens.values)[0] for r in np.exp(change)])
+
+
+def graph_question(lens: Lens) -> Question:
+    """Ask for the slope at ratio 1 when old and current share the graph."""
+    value = lenses.graph_slopes(2.0, lens.values)["shared"]
+    return Question(prose("clip", "ask-graph"), value, prose("clip", "worked-graph", answer=plain(value, 0)))
 
 
 def graph_table(lens: Lens, at: Probe) -> Table:

@@ -47,7 +47,7 @@ def curves(
         color = colors.sign(curve.advantage)
         data.append(line(curve.ratio, curve.objective, color, **style))
         data.append(line(curve.ratio, curve.slope, color, yaxis="y2", **style))
-    data += [_tokens(colors, points, points.objective, "y"), _tokens(colors, points, points.slope, "y2")]
+    data += [tokens(colors, points, points.objective, "y"), tokens(colors, points, points.slope, "y2")]
     data += [_probe(colors, probe, probe.objective, "y"), _probe(colors, probe, probe.slope, "y2")]
     low_edge, high_edge = 1 - clip["epsilon_low"], 1 + clip["epsilon_high"]
     return figure(
@@ -85,7 +85,8 @@ def _edges(colors: Palette, low: float, high: float, delta: float | None, end: f
     return notes
 
 
-def _tokens(colors: Palette, points: Points, y: np.ndarray, yaxis: str) -> dict:
+def tokens(colors: Palette, points: Points, y: np.ndarray, yaxis: str) -> dict:
+    """Return the group's tokens as points: filled where they have a gradient, hollow where they are saturated."""
     fill = [colors.page if s else colors.sign(a) for s, a in zip(points.saturated, points.advantage, strict=True)]
     edge = [colors.sign(a) for a in points.advantage]
     return {
