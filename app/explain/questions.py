@@ -11,6 +11,7 @@ from app import lens as lenses
 from app.asked import asked
 from app.bench import bench_cases
 from app.explain import clip, gradients, loss, reduction
+from app.explain import kl as divergence
 from app.lens import Lens
 from app.numbers import plain, short, signed
 from app.places import Place, place
@@ -236,6 +237,29 @@ def _spike(lens: Lens) -> Numbers:
     return {"d": short(d), "up": plain(float(own[0]), 0), "down": plain(float(own[1]), 0)}
 
 
+def _trap(lens: Lens) -> Numbers:
+    one = divergence.trap(lens)
+    assert one is not None
+    return {"angle": plain(divergence.degrees(one.mean, one.forward), 0)}
+
+
+def _stale(lens: Lens) -> Numbers:
+    one = divergence.off_policy(lens)
+    assert one is not None
+    return {
+        "plain": plain(float(one.found["none"].value)), "exact": plain(one.both.exact),
+        "angle": plain(one.angle("detached"), 0),
+    }  # fmt: skip
+
+
+def _refresh(lens: Lens) -> Numbers:
+    one = divergence.refresh(lens)
+    return {
+        "refreshed": plain(float(one.paths.from_start[1, -1]), 2), "count": str(len(one.refreshes)),
+        "limit": plain(one.limit(one.beta)[1], 2), "smaller": plain(one.limit(one.smaller)[1], 2),
+    }  # fmt: skip
+
+
 def _where(lens: Lens) -> Numbers:
     one = where.placed(lens)
     assert one is not None
@@ -356,7 +380,8 @@ NUMBERS: Mapping[str, Callable[[Lens], Numbers]] = {
     "unbounded": _unbounded, "clip-keeps": _clipped, "clip-higher": _higher, "sequence-ratio": _levels,
     "ratio-bf16": _levels, "group-size": _group_size, "divide-std": _extremes, "std-direction": _direction,
     "self-mean": _inclusion, "unscored": _unscored, "minority": _extremes, "which-std": _which_std,
-    "k3-kl": _expected, "kl-spike": _spike, "kl-where": _where, "no-reference": _no_reference,
+    "k3-kl": _expected, "kl-gradient": _trap, "k3-stale": _stale, "kl-refresh": _refresh, "kl-spike": _spike,
+    "kl-where": _where, "no-reference": _no_reference,
     "token-mean": _rules, "length-bias": _bias, "micro-batches": _parts, "all-truncated": _truncated,
     "clipped-truncated": _two_meanings, "temperature": _mismatch, "top-p": _mismatch, "dynamic": _dynamic,
     "pass-k": _pass, "hacking": _scores, "parser": _scores, "trl-dapo": _differing, "dr-grpo": _differing,
