@@ -42,11 +42,15 @@ class Problem:
 
 @dataclass(frozen=True)
 class Score:
-    """What a verifier says of one completion: the reward that trains (None: it cannot say), and its parts."""
+    """What a verifier says of one completion: the reward that trains (None: it cannot say), and its parts.
+
+    verified: the verifier's reward where a learned reward model's stands in its place.
+    """
 
     reward: float | None
     accuracy: float
     format: float
+    verified: float | None = None
 
 
 @dataclass(frozen=True)
