@@ -22,6 +22,7 @@ from grpo_core.advantages import (
 from grpo_core.aggregation import masked_mean, mean_of_means_weights, pooled_mean, token_weights, weighted_sum
 from grpo_core.answers import Extraction, extract_answer, normalise_answer, same_answer
 from grpo_core.baselines import Whitening
+from grpo_core.comparison import first_reach, interpolate, interval_mean
 from grpo_core.credit import (
     RolloutBill,
     continuation_advantages,
@@ -175,6 +176,7 @@ __all__ = [
     "expected_reward",
     "extract_answer",
     "fill_probability",
+    "first_reach",
     "fisher_matrix",
     "format_reward",
     "gae",
@@ -185,6 +187,8 @@ __all__ = [
     "group_kind",
     "implicit_reward",
     "importance_ratio",
+    "interpolate",
+    "interval_mean",
     "kind_counts",
     "kind_probabilities",
     "kl_estimate",
