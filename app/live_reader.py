@@ -87,7 +87,12 @@ class Reader:
             self._runs.move_to_end(run_id)
             while len(self._runs) > RUNS_KEPT:
                 self._runs.popitem(last=False)
-            return memory.look(self.store)
+            found = memory.look(self.store)
+            if memory.forget_groups:
+                memory.forget_groups = False
+                for key in [key for key in self._groups if key[0] == run_id]:
+                    del self._groups[key]
+            return found
 
     def groups(self, run_id: str, step: int) -> Row:
         """Return the groups of one step: {"step", "groups", "ratio_histogram"}, groups empty if there are none."""
@@ -118,6 +123,7 @@ class _Memory:
         self.start: Row = {}
         self.last: Row = {}
         self.newest: Look | None = None
+        self.forget_groups = False
 
     def look(self, store: RunStore) -> Look:
         """Return the newest view, reading the store if the last reading is old enough."""
@@ -154,9 +160,23 @@ class _Memory:
         elif kind == "eval":
             self.evaluations.append(row)
         elif kind == "command":
+            if row.get("name") == "continued":
+                self._go_back(int(row["step"]))
             self.commands.append(row)
         elif kind == "start":
+            if self.start:  # without a checkpoint, a run that goes on begins anew
+                self._go_back(-1)
             self.start = row
+
+    def _go_back(self, step: int) -> None:
+        """Forget what came after a step: the run went on from a checkpoint there, and took other steps."""
+        first = self.columns.get("step", [])
+        self.count = sum(known <= step for known in first)
+        self.columns = {name: column[: self.count] for name, column in self.columns.items()}
+        self.last = {name: column[-1] for name, column in self.columns.items()} if self.count else {}
+        self.evaluations = [row for row in self.evaluations if row["step"] <= step]
+        self.commands = [row for row in self.commands if row["step"] <= step]
+        self.forget_groups = True
 
     def _append(self, row: Row) -> None:
         numbers = {k: float(v) for k, v in row.items() if isinstance(v, int | float) and not isinstance(v, bool)}

@@ -36,6 +36,8 @@ LIVE_SETTINGS = (
     "refresh_every",
 )
 """The settings that may change while a run is going on."""
+RESUME_SETTINGS = (*LIVE_SETTINGS, "steps", "eval_every", "eval_prompts", "eval_samples", "checkpoint_every", "probe")
+"""Those that may differ when a run goes on from a checkpoint."""
 FROM_RECIPE = ("beta", "epsilon_low", "epsilon_high")
 """The settings that a recipe brings along, with the advantages' scaling and the surrogate."""
 
@@ -53,7 +55,8 @@ class RunConfig:
     a mistake on purpose (see faults.py). refresh_every is how many steps pass until the reference becomes a copy of the
     policy (0: never). pace is in steps a second, None is full speed. Every evaluation answers eval_prompts held-out
     prompts greedily and by sampling: once, and eval_samples times at the start, at the end and at every fourth
-    evaluation. probe measures, after each update, the log-probabilities that KL and the ratio picture need.
+    evaluation. A checkpoint is kept every checkpoint_every steps (0: only at a pause and at the end). probe measures,
+    after each update, the log-probabilities that KL and the ratio picture need.
 
     model "" is the task's own start; else a built-in model, a folder, a GGUF file or a hub id (see sources.py), in the
     precision dtype. lora_rank above 0 trains an adapter of that rank and freezes the model. task_file is a JSONL file of
@@ -86,6 +89,7 @@ class RunConfig:
     eval_every: int = 5
     eval_prompts: int = 100
     eval_samples: int = 8
+    checkpoint_every: int = 25
     probe: bool = True
     device: str = "auto"
     model: str = ""
@@ -159,6 +163,13 @@ def with_recipe(settings: Mapping[str, Any]) -> dict[str, Any]:
     objective = _recipe(check_setting("recipe", settings["recipe"])).objective
     own = {name: getattr(objective, name) for name in FROM_RECIPE}
     return {**own, "scale_rewards": "recipe", "surrogate": "recipe", **settings}
+
+
+def check_resume_setting(name: str, value: Any) -> Any:
+    """As check_setting, for the settings that may differ when a run goes on from a checkpoint."""
+    if name not in RESUME_SETTINGS:
+        raise ValueError(f"{name!r} cannot change when a run goes on: accepted are {', '.join(RESUME_SETTINGS)}")
+    return check_setting(name, value)
 
 
 def accepted(name: str) -> str:
@@ -297,6 +308,7 @@ _RULES: dict[str, _Rule] = {
     "eval_every": _whole(1, 100_000),
     "eval_prompts": _whole(1, 2000),
     "eval_samples": _whole(1, 64),
+    "checkpoint_every": _whole(0, 100_000),
     "probe": _Rule(_flag, lambda: "true or false"),
     "device": _one_of(DEVICES),
     "model": _Rule(_text, lambda: "a built-in model, a folder or a hub id, at most 500 characters"),

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grpo_core.live.config import RunConfig
+from grpo_core.live.checkpoints import Checkpoint, Checkpoints, checkpoints_of
+from grpo_core.live.config import RunConfig, check_resume_setting, with_recipe
 from grpo_core.live.store import RunnerBusy, RunStore, RunStoreError
 
-__all__ = ["RunnerBusy", "enqueue", "mark_dead", "prepare", "start_next", "start_run"]
+__all__ = ["RunnerBusy", "enqueue", "mark_dead", "prepare", "reopen_run", "resume_run", "start_next", "start_run"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LOCK = threading.Lock()
@@ -59,6 +60,47 @@ def start_next(store: RunStore) -> str | None:
     if run_id is not None:
         _start(run_id, store)
     return run_id
+
+
+def resume_run(
+    run_id: str, store: RunStore, changes: Mapping[str, Any] | None = None, *, step: int | None = None
+) -> None:
+    """Let a run that was stopped, failed, died or finished go on from a checkpoint, and give it to a worker.
+
+    From the newest checkpoint; after a loss that was no number from the last good one; or from that of a step. What
+    came after it is replaced. A run without a checkpoint begins anew. changes: settings that differ from here on, those
+    of config.RESUME_SETTINGS. RunnerBusy while another run is active; ValueError for a setting or a step that is not
+    accepted.
+    """
+    _start(reopen_run(run_id, store, changes, step=step), store)
+
+
+def reopen_run(
+    run_id: str, store: RunStore, changes: Mapping[str, Any] | None = None, *, step: int | None = None
+) -> str:
+    """As resume_run, without a worker: the run is queued for the caller's own. Gives its name."""
+    settings = with_recipe({name: check_resume_setting(name, wish) for name, wish in (changes or {}).items()})
+    store.mark_dead()
+    run_id = store.run(run_id).id
+    kept = checkpoints_of(store.folder, run_id)
+    begin = _beginning(run_id, store, kept, step)
+    store.reopen(run_id, changes=settings)
+    if kept is not None and begin is not None:
+        kept.drop_after(begin.step)
+    return run_id
+
+
+def _beginning(run_id: str, store: RunStore, kept: Checkpoints | None, step: int | None) -> Checkpoint | None:
+    """Choose the checkpoint that a run goes on from."""
+    if kept is None or not kept.all():
+        return None
+    if step is not None:
+        there = {checkpoint.step: checkpoint for checkpoint in kept.all()}
+        if step not in there:
+            raise ValueError(f"step={step!r} has no checkpoint: accepted are {', '.join(map(str, there))}")
+        return there[step]
+    end = store.last_event(run_id) or {}
+    return kept.good() if end.get("cause") == "diverged" else kept.newest()
 
 
 def _start(run_id: str, store: RunStore) -> None:

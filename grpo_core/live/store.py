@@ -247,10 +247,11 @@ class RunStore:
         with self._write() as db:
             return bool(db.execute(query).rowcount)
 
-    def reopen(self, run_id: str, *, state: str = "queued") -> None:
+    def reopen(self, run_id: str, *, state: str = "queued", changes: Mapping[str, Any] | None = None) -> None:
         """Give an ended run back to a worker, as `queued`; RunnerBusy while another run has one.
 
-        Its events stay. RunStoreError for a run that has not ended.
+        Its events stay; commands that it never took are dropped, and changes of settings wait for it instead.
+        RunStoreError for a run that has not ended.
         """
         empty = {"pid": None, "host": None, "heartbeat": time.time(), "ended": None, "place": None}
         with self._write() as db:
@@ -258,6 +259,10 @@ class RunStore:
             query = _RUNS.update().where(_RUNS.c.id == run_id, _RUNS.c.state.in_(ENDED))
             if not db.execute(query.values(state=state, reason="", **empty)).rowcount:
                 raise RunStoreError(f"Run {run_id} cannot go on: it is not there, or has not ended.")
+            db.execute(_COMMANDS.delete().where(_COMMANDS.c.run_id == run_id, _COMMANDS.c.taken.is_(None)))
+            if changes:
+                row = {"run_id": run_id, "name": "set", "value": json.dumps(dict(changes)), "created": time.time()}
+                db.execute(_COMMANDS.insert().values(**row))
 
     def describe(self, run_id: str, *, name: str | None = None, note: str | None = None) -> None:
         """Give a run a name or a note. ValueError for a text that is too long; RunStoreError when there is no run."""
@@ -380,6 +385,30 @@ class RunStore:
                 db.execute(_GROUPS.insert().values(run_id=run_id, step=step, size=len(blob), data=blob))
                 self._keep_small(db, run_id, len(blob), step)
 
+    def rewind(self, run_id: str, *, events: int, step: int) -> None:
+        """Keep a run's first events, up to a step, and remove all that came after: it goes on from there."""
+        where = _EVENTS.c.run_id == run_id
+        later = sa.select(_EVENTS.c.seq).where(where).order_by(_EVENTS.c.seq).offset(events).limit(1)
+        with self._write() as db:
+            first = db.execute(later).scalar()
+            if first is not None:
+                # The last one stays as a row of no run: SQLite would give its number away again, and whoever reads on
+                # from the newest number would miss what comes now.
+                last = sa.select(sa.func.max(_EVENTS.c.seq)).where(where).scalar_subquery()
+                db.execute(_EVENTS.update().where(_EVENTS.c.seq == last).values(run_id="", data="{}"))
+                db.execute(_EVENTS.delete().where(where, _EVENTS.c.seq >= first))
+            db.execute(_GROUPS.delete().where(_GROUPS.c.run_id == run_id, _GROUPS.c.step > step))
+            values = {"step": step, "group_bytes": _group_bytes(db, run_id)}
+            db.execute(_RUNS.update().where(_RUNS.c.id == run_id).values(**values))
+
+    def last_event(self, run_id: str, kind: str | None = None) -> dict[str, Any] | None:
+        """Give the newest event of a run, or the newest of a kind; None when there is none."""
+        query = sa.select(_EVENTS.c.data).where(_EVENTS.c.run_id == run_id)
+        query = query if kind is None else query.where(_EVENTS.c.event == kind)
+        with self._read() as db:
+            data = db.execute(query.order_by(_EVENTS.c.seq.desc()).limit(1)).scalar()
+        return None if data is None else json.loads(data)
+
     def metrics(self, run_id: str, after: int = 0, limit: int | None = None) -> list[dict[str, Any]]:
         """Give the light rows after a sequence number, oldest first: seq, event, step, seconds, every metric."""
         query = (
@@ -489,8 +518,13 @@ def _run_changes(event: Mapping[str, Any], now: float) -> dict[str, Any]:
         return {"state": "running", "started": now, "device": event["device"]}
     if kind == "end":
         return {"state": event["state"], "reason": event.get("reason", ""), "ended": now}
-    if kind == "command" and event["name"] in ("pause", "step", "resume"):
-        return {"state": "running" if event["name"] == "resume" else "paused"}
+    if kind != "command" or "refused" in event:
+        return {}
+    if event["name"] == "set" and "steps" in event["value"]:
+        return {"steps": event["value"]["steps"]}
+    states = {"pause": "paused", "step": "paused", "resume": "running", "continued": "running"}
+    if event["name"] in states:
+        return {"state": states[event["name"]]}
     return {}
 
 
@@ -559,8 +593,13 @@ def _thin_groups(db: sa.Connection, run_id: str, step: int) -> int:
     doomed = list(db.execute(old.order_by(_GROUPS.c.step)).scalars())[1::2]
     for start in range(0, len(doomed), 500):
         db.execute(_GROUPS.delete().where(where, _GROUPS.c.step.in_(doomed[start : start + 500])))
-    left = sa.select(sa.func.coalesce(sa.func.sum(_GROUPS.c.size), 0)).where(where)
-    return int(db.execute(left).scalar_one())
+    return _group_bytes(db, run_id)
+
+
+def _group_bytes(db: sa.Connection, run_id: str) -> int:
+    """Count the bytes that a run's groups take."""
+    there = sa.select(sa.func.coalesce(sa.func.sum(_GROUPS.c.size), 0)).where(_GROUPS.c.run_id == run_id)
+    return int(db.execute(there).scalar_one())
 
 
 def _is_dead(run: RunInfo, now: float) -> bool:

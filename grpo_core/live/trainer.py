@@ -33,6 +33,7 @@ from grpo_core import (
     ratio_statistics,
     reward_statistics,
 )
+from grpo_core.live.checkpoints import Checkpoint, CheckpointError, Checkpoints
 from grpo_core.live.commands import Command
 from grpo_core.live.config import RunConfig, objective_of, with_recipe
 from grpo_core.live.draws import Draw, join_draws, with_none
@@ -51,33 +52,91 @@ Commands = Callable[[], Iterable[Command]]
 """Called often; gives the commands that have arrived since the last call."""
 
 POLL_SECONDS = 0.02
+CHEAP_SECONDS = 0.2
+"""A change of settings is kept at once in a checkpoint when the last one took no longer than this."""
 THOROUGH_EVERY = 4
 """One evaluation in this many answers each prompt several times."""
 
 
-def train(config: RunConfig, commands: Commands | None = None) -> Iterator[Event]:
+def train(
+    config: RunConfig,
+    commands: Commands | None = None,
+    *,
+    checkpoints: Checkpoints | None = None,
+    begin: Checkpoint | None = None,
+) -> Iterator[Event]:
     """Train as the config says and yield events; see the module's docstring and groups.py for their shapes.
 
     The same config gives the same events on one machine, times apart. A loss that is not finite ends the run with
     state "failed" and the reason; the weights stay those of the last good step. Closing the iterator ends it.
+    checkpoints: where to keep what is needed to go on. begin: go on from one of those; its settings then count,
+    instead of "start" comes a command event "continued", and commands that wait are taken before anything else.
     """
-    run = Run(config, commands or tuple)
-    yield run.start_event()
-    yield run.eval_event()
+    run = Run(config, commands or tuple) if begin is None else continued(begin, commands or tuple)
+    if begin is None:
+        yield run.start_event()
+        yield run.eval_event()
+    else:
+        yield run.event("command", name="continued", value={"step": run.step})
+        yield from run.take()
+    keeper = _Keeper(run, checkpoints)
     try:
         while run.step < run.config.steps:
-            yield from run.obey()
+            yield from keeper.obey()
             if run.stopped:
                 break
             yield run.step_event()
             yield from run.refresh_event()
             if run.step % run.config.eval_every == 0 or run.step == run.config.steps:
                 yield run.eval_event()
+            yield from keeper.after_step()
     except DivergedError as error:
         reason = f"Step {run.step + 1} cannot be taken: {error}. The weights are those of step {run.step}."
-        yield run.event("end", state="failed", reason=reason)
+        yield run.event("end", state="failed", reason=reason, cause="diverged", **keeper.way_back())
         return
+    yield from keeper.save()
     yield run.event("end", state="stopped" if run.stopped else "finished", reason="")
+
+
+class _Keeper:
+    """Keeps a run's checkpoints: every so often, at a pause, after a change, and at the end.
+
+    A checkpoint that cannot be written is no reason to stop: a "notice" event says so, and training goes on.
+    """
+
+    def __init__(self, run: "Run", checkpoints: Checkpoints | None) -> None:
+        self.run, self.checkpoints = run, checkpoints
+        self._saved = run.events
+
+    def obey(self) -> Iterator[Event]:
+        """Let the run take its commands and wait; keep what it was told where that is cheap."""
+        for event in self.run.obey():
+            yield event
+            changed = event["name"] in ("set", "refresh") and "refused" not in event
+            if event["name"] == "pause" or (changed and self.checkpoints and self.checkpoints.seconds < CHEAP_SECONDS):
+                yield from self.save()
+
+    def after_step(self) -> Iterator[Event]:
+        """Keep a checkpoint where it is due; while the run is paused, after every single step."""
+        every = self.run.config.checkpoint_every
+        if self.run.paused or (every and self.run.step % every == 0):
+            yield from self.save()
+
+    def save(self) -> Iterator[Event]:
+        """Keep a checkpoint, unless nothing has happened since the last one."""
+        if self.checkpoints is None or self.run.events == self._saved:
+            return
+        try:
+            self.checkpoints.save(*self.run.snapshot())
+            self._saved = self.run.events
+        except OSError as error:
+            yield self.run.event("notice", text=f"The checkpoint of step {self.run.step} could not be written: {error}")
+            self._saved = self.run.events
+
+    def way_back(self) -> dict[str, Any]:
+        """Name the step of the last good checkpoint, where there is one."""
+        good = self.checkpoints.good() if self.checkpoints else None
+        return {} if good is None else {"checkpoint": good.step}
 
 
 @dataclass(frozen=True)
@@ -131,7 +190,8 @@ class Run:
         self.chances = torch.Generator().manual_seed(config.seed)
         self.failures = random.Random(f"failures {config.seed}")
         self.held_out = self.task.held_out(config.eval_prompts)
-        self.step = self.tokens = 0
+        self.step = self.tokens = self.events = 0
+        self.accuracy: float | None = None
         self.stopped = self.paused = False
         self.train_seconds = self._paused_seconds = 0.0
         self._began = self._due = time.perf_counter()
@@ -142,8 +202,13 @@ class Run:
 
     def event(self, kind: str, **entries: Any) -> Event:
         """Give an event stamped with step and seconds since the start, pauses left out."""
-        seconds = time.perf_counter() - self._began - self._paused_seconds
-        return {"event": kind, "step": self.step, "seconds": round(seconds, 4), **entries}
+        self.events += 1
+        return {"event": kind, "step": self.step, "seconds": round(self.seconds, 4), **entries}
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start, pauses left out."""
+        return time.perf_counter() - self._began - self._paused_seconds
 
     def start_event(self) -> Event:
         """Say what is about to be trained, and where."""
@@ -172,6 +237,7 @@ class Run:
             samples=self.config.eval_samples if thorough else 1,
             judge=self.task.judge,
         )
+        self.accuracy = found.get("sampled_accuracy")
         strata = [_rounded(part) for part in found.pop("strata")]
         return self.event("eval", **_rounded(found), prompts=len(self.held_out), strata=strata)
 
@@ -320,12 +386,46 @@ class Run:
             "num_tokens": self.tokens,
         }
 
+    # --- checkpoints ------------------------------------------------------------------------------
+
+    def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Give all that the next step depends on: tensors, and plain data."""
+        tensors = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.snapshot().items()}
+        tensors["chances"] = self.chances.get_state()
+        if self.refreshed:
+            tensors |= {f"reference.{i}": tensor.detach() for i, tensor in enumerate(self.reference.learned)}
+        state = {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "seconds": self.seconds,
+            "config": self.config.to_dict(),
+            "prompts": self.prompts.getstate(),
+            "failures": self.failures.getstate(),
+            "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+        }
+        return {name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, state
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Take over a snapshot; CheckpointError when it does not fit this run."""
+        tensors, state = checkpoint.tensors(), checkpoint.state
+        try:
+            self.optimizer.restore(_named(tensors, "optimizer."))
+            self.chances.set_state(tensors["chances"])
+            if state["refreshed"]:
+                self.reference.take([tensors[f"reference.{i}"] for i in range(len(self.reference.learned))])
+            for name in _PLAIN:
+                setattr(self, name, state[name])
+            self._began = time.perf_counter() - state["seconds"]
+            for generator, known in ((self.prompts, state["prompts"]), (self.failures, state["failures"])):
+                generator.setstate((known[0], tuple(known[1]), known[2]))
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
+            raise CheckpointError(f"The checkpoint {checkpoint.path.name} does not fit this run: {error}") from None
+
     # --- commands and pace ------------------------------------------------------------------------
 
     def obey(self) -> Iterator[Event]:
         """Take the commands that have come, and wait while the run is paused or ahead of its pace."""
         since = time.perf_counter()
-        yield from self._take()
+        yield from self.take()
         while not self.stopped and self._must_wait():
             time.sleep(POLL_SECONDS)
             if self.paused:
@@ -333,7 +433,7 @@ class Run:
                 self._paused_seconds, since = self._paused_seconds + now - since, now
             else:
                 since = time.perf_counter()
-            yield from self._take()
+            yield from self.take()
         self._steps_left = max(0, self._steps_left - 1)
         self._due = max(self._due, time.perf_counter() - POLL_SECONDS) + 1.0 / (self.config.pace or 1e9)
 
@@ -342,7 +442,8 @@ class Run:
             return self._steps_left == 0
         return self.config.pace is not None and time.perf_counter() < self._due
 
-    def _take(self) -> Iterator[Event]:
+    def take(self) -> Iterator[Event]:
+        """Take the commands that have come."""
         for command in self._commands():
             yield self.event("command", name=command.name, **{"value": command.value, **self._apply(command)})
 
@@ -363,6 +464,26 @@ class Run:
         self.paused = {"pause": True, "step": True, "resume": False}.get(name, self.paused)
         self._steps_left = self._steps_left + 1 if name == "step" else 0
         return {}
+
+
+_PLAIN = ("step", "tokens", "events", "accuracy", "train_seconds", "refreshed")
+"""What of a run's state is plain data, besides its settings and random numbers."""
+
+
+def continued(checkpoint: Checkpoint, commands: Commands = tuple) -> Run:
+    """Give the run that a checkpoint was made of, as it stood; CheckpointError when that is not possible."""
+    try:
+        config = RunConfig.from_dict(checkpoint.state["config"])
+    except (KeyError, ValueError, TypeError) as error:
+        raise CheckpointError(f"The checkpoint {checkpoint.path.name} is of another version: {error}") from None
+    run = Run(config, commands)
+    run.restore(checkpoint)
+    return run
+
+
+def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Give the tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def advantage_spec(config: RunConfig) -> AdvantageSpec:

@@ -1,6 +1,7 @@
 """The update: groups and advantages in, new weights out. The loss is grpo_core.loss_terms and nothing else."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,20 @@ class Optimizer:
     def zero(self) -> None:
         """Set the gradient to 0."""
         self.gradient.zero_()
+
+    def snapshot(self) -> dict[str, Tensor]:
+        """Give the weights and AdamW's state as tensors; before the first step there are only weights."""
+        return {"weights": self.weights.detach(), **self._adam.state.get(self.weights, {})}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over a snapshot, in place; ValueError when it belongs to another model."""
+        if tensors["weights"].shape != self.weights.shape:
+            raise ValueError(f"it holds {tensors['weights'].numel()} numbers, the model learns {self.weights.numel()}")
+        with torch.no_grad():
+            self.weights.copy_(tensors["weights"])
+        own = {name: tensor for name, tensor in tensors.items() if name != "weights"}
+        state = {0: own} if own else {}
+        self._adam.load_state_dict({**self._adam.state_dict(), "state": state})
 
     def step(self, *, learning_rate: float, max_norm: float) -> float:
         """Scale the gradient down to max_norm where it is longer, move the weights, and give its length before."""

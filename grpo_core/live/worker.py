@@ -16,10 +16,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from grpo_core.live.checkpoints import CheckpointError, checkpoints_of
 from grpo_core.live.commands import Command
 from grpo_core.live.config import RunConfig
 from grpo_core.live.store import ACTIVE, HEARTBEAT_SECONDS, RunStore, RunStoreError
@@ -58,20 +59,21 @@ class Mailbox:
                 print(error, file=sys.stderr)
 
 
-def work(run_id: str, store: RunStore) -> int:
-    """Train one queued run to its end and give the process's exit status."""
+def work(run_id: str, store: RunStore, tell: Callable[[dict[str, Any]], None] | None = None) -> int:
+    """Train one queued run to its end and give the process's exit status; tell is called with every event."""
     if not store.claim(run_id, os.getpid()):
         print(f"Run {run_id} is not waiting for a worker.", file=sys.stderr)
         return 1
     mailbox, over = Mailbox(store, run_id), threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: _leave(mailbox))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: _leave(mailbox))
     threading.Thread(target=_beat, args=(store, run_id, mailbox, over), daemon=True).start()
     try:
-        from grpo_core.live.trainer import train
-
-        for event in train(store.run(run_id).config, mailbox):
+        for event in events_of(run_id, store, mailbox):
             write(store, run_id, event)
-            if event["event"] == "start":
+            if tell is not None:
+                tell(event)
+            elif event["event"] == "start" or event.get("name") == "continued":
                 _give_way()
     except Exception as error:
         traceback.print_exc()
@@ -80,6 +82,26 @@ def work(run_id: str, store: RunStore) -> int:
     finally:
         over.set()
     return 0 if store.run(run_id).state != "failed" else 1
+
+
+def events_of(run_id: str, store: RunStore, mailbox: "Mailbox") -> Iterator[dict[str, Any]]:
+    """Train a run from its newest checkpoint that can be used, or from its beginning; what came later is replaced."""
+    from grpo_core.live.trainer import train
+
+    kept = checkpoints_of(store.folder, run_id)
+    for begin in reversed(kept.all() if kept else []):
+        try:
+            events = train(RunConfig(), mailbox, checkpoints=kept, begin=begin)
+            first = next(events)
+        except CheckpointError as error:
+            print(error, file=sys.stderr, flush=True)
+            continue
+        store.rewind(run_id, events=begin.events, step=begin.step)
+        yield first
+        yield from events
+        return
+    store.rewind(run_id, events=0, step=0)
+    yield from train(store.run(run_id).config, mailbox, checkpoints=kept)
 
 
 def work_on(run_id: str, store: RunStore) -> int:

@@ -93,6 +93,40 @@ def test_a_long_run_keeps_its_curves_short(store, at_once):
     assert look.curves["step"][0] == 2.5
 
 
+def test_what_a_checkpoint_replaces_is_forgotten(store, at_once):
+    run_id, reader = started(store, 4), Reader(store)
+    store.add_event(run_id, {"event": "eval", "step": 4, "seconds": 0.5, "accuracy": 0.5})
+    for step in (5, 6):
+        heavy = {"groups": [{"prompt": str(step)}]}
+        store.add_event(run_id, {"event": "step", "step": step, "seconds": step / 10, "reward": 9.0, **heavy})
+    assert reader.look(run_id).curves["reward"][-2:] == [9.0, 9.0]
+    assert reader.groups(run_id, 6)["groups"]
+    store.rewind(run_id, events=3, step=3)
+    back = {"event": "command", "name": "continued", "step": 3, "seconds": 0.3, "value": {"step": 3}}
+    store.add_event(run_id, back)
+    look = reader.look(run_id)
+    assert look.curves["reward"] == [0.01, 0.02, 0.03]
+    assert (look.evaluations, [row["name"] for row in look.commands], look.step) == ((), ["continued"], 3)
+    add(store, run_id, [4])
+    again = reader.look(run_id)
+    assert again.curves == Reader(store).look(run_id).curves
+    assert again.curves["step"] == [1.0, 2.0, 3.0, 4.0]
+    assert reader.groups(run_id, 6)["groups"] == []
+
+
+def test_a_run_that_begins_anew_is_read_anew(store, at_once):
+    run_id, reader = store.create_run(RunConfig()), Reader(store)
+    start = {"event": "start", "step": 0, "seconds": 0.0, "device": "cpu"}
+    store.add_event(run_id, start)
+    add(store, run_id, [1, 2])
+    reader.look(run_id)
+    store.rewind(run_id, events=0, step=0)
+    assert store.run(run_id).step == 0
+    store.add_event(run_id, start)
+    add(store, run_id, [1])
+    assert reader.look(run_id).curves["reward"] == [0.01]
+
+
 def test_a_store_that_fails_leaves_what_was_read(store, at_once, tmp_path):
     run_id, reader = started(store, 2), Reader(store)
     reader.look(run_id)

@@ -96,3 +96,25 @@ def test_ctrl_c_prints_the_end_and_leaves():
         assert (last["event"], last["state"]) == ("end", "stopped")
         assert process.wait(timeout=180) == 130
         assert process.stderr.read() == b""
+
+
+def test_a_run_is_kept_in_a_store_and_goes_on_from_its_checkpoint(tmp_path):
+    from grpo_core.live.store import RunStore
+
+    quick = ("--eval-prompts", "4", "--prompts-per-step", "2", "--groups", "none")
+    done = run("--store", str(tmp_path), "--steps", "3", *quick)
+    assert (done.returncode, done.stderr) == (0, "")
+    (known,) = RunStore(tmp_path).runs()
+    assert (known.state, known.step) == ("finished", 3)
+    more = run("--store", str(tmp_path), "--resume", known.id, "--steps", "5", "--groups", "none")
+    assert (more.returncode, more.stderr) == (0, "")
+    events = [json.loads(line) for line in more.stdout.splitlines()]
+    told = [(event.get("name", event["event"]), event["step"]) for event in events]
+    assert told == [("continued", 3), ("set", 3), ("step", 4), ("step", 5), ("eval", 5), ("end", 5)]
+    rows = RunStore(tmp_path).metrics(known.id)
+    assert [row["step"] for row in rows if row["event"] == "step"] == [1, 2, 3, 4, 5]
+    wrong = run("--store", str(tmp_path), "--resume", known.id, "--seed", "5")
+    assert wrong.returncode == 2
+    assert "'seed' cannot change when a run goes on" in wrong.stderr
+    assert "give --store" in run("--resume", known.id).stderr
+    assert "There is no run" in run("--store", str(tmp_path), "--resume", "nothing").stderr
