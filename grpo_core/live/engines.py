@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 
-from grpo_core.live.estimates import activation_bytes, shape_of
+from grpo_core.live.estimates import shape_of, token_room
 from grpo_core.live.logprobs import token_logps
 from grpo_core.live.model import Policy, device_memory
 
@@ -118,19 +118,17 @@ def make_engine(policy: Policy, *, general: bool = False) -> Engine:
 
     if not general and Gpt2Engine.supports(policy.model):
         return Gpt2Engine(policy.model)
-    return GeneralEngine(policy.model, room=token_room(policy))
+    return GeneralEngine(policy.model, room=_room(policy))
 
 
-def token_room(policy: Policy) -> int | None:
-    """How many tokens a pass may keep for its backward pass in a quarter of the device's memory; None for small models.
-
-    From the memory that the device has, not from what is free: the same run then gives the same numbers.
-    """
-    if policy.parameters < 10_000_000:
+def _room(policy: Policy) -> int | None:
+    """How many tokens a pass keeps for its backward pass; all where the configuration names no sizes."""
+    try:
+        shape = shape_of(policy.model.config.to_dict())
+    except ValueError:
         return None
-    shape = shape_of(policy.model.config.to_dict())
-    per_token = activation_bytes(shape, bytes_per_number=policy.model.dtype.itemsize)
-    return max(1, int(0.25 * device_memory(policy.device) / per_token))
+    half = policy.model.dtype.itemsize == 2
+    return token_room(shape, policy.parameters, device_memory(policy.device), half=half)
 
 
 @dataclass

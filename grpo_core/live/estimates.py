@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from grpo_core.live.config import RunConfig
+from grpo_core.live.sources import Source, find_source
 from grpo_core.memory import model_memory
 
 _NAMES = {
@@ -219,6 +221,36 @@ def _back(file: Any, size: int) -> str:
     return str(file.read(size).decode("utf-8"))
 
 
+@dataclass(frozen=True)
+class Known:
+    """What is known of a model that is not loaded: its shape and its parameters, counted exactly where that could be."""
+
+    shape: Shape
+    parameters: int
+    exact: bool
+
+
+def known_model(name: str) -> Known:
+    """Look a model up (see sources.find_source); ValueError where there is none, or none of it on this machine yet."""
+    source = find_source(name)
+    folder = source.folder or _from_hub(source)
+    if source.gguf:
+        config, count = read_gguf(folder / source.gguf)
+        return Known(shape_of(config), count, True)
+    shape, stored = shape_of(read_config(folder)), stored_parameters(folder)
+    return Known(shape, stored or shape.parameters, stored is not None)
+
+
+def _from_hub(source: Source) -> Path:
+    """The folder where the hub's cache keeps a model that was downloaded before."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(source.hub, source.gguf or "config.json")
+    if not isinstance(found, str):
+        raise ValueError(f"{source.hub} is not on this machine yet: nothing can be said of it before it is downloaded")
+    return Path(found).parent
+
+
 # --- the estimate -----------------------------------------------------------------------------------------------------
 
 
@@ -227,7 +259,7 @@ class Work:
     """What a step does: prompts, completions a prompt, tokens of each, inner epochs; and how it is trained.
 
     reference: whether log-probabilities under a reference are asked for. lora: the adapter's rank, 0 for all weights.
-    half: bfloat16 instead of float32. small: one of the built-in models, which share and drop rows of their own.
+    half: bfloat16 instead of float32.
     """
 
     prompts: int
@@ -284,6 +316,30 @@ GPUS: Mapping[str, Speed] = MappingProxyType(
     }
 )
 """Dense bfloat16 or float16 peaks from the makers' data sheets, by a part of the device's name."""
+
+
+def token_room(shape: Shape, parameters: int, memory: int, *, half: bool = False) -> int | None:
+    """How many tokens a pass may keep for its backward pass in a quarter of the memory; None (all) for small models.
+
+    From the memory that a device has, not from what is free: the same run then gives the same numbers.
+    """
+    if parameters < 10_000_000:
+        return None
+    return max(1, int(0.25 * memory / activation_bytes(shape, bytes_per_number=2 if half else 4)))
+
+
+def work_of(config: RunConfig, *, prompt_tokens: int, half: bool = False) -> Work:
+    """Give the work of a run's steps; prompt_tokens: of a long prompt."""
+    return Work(
+        prompts=config.prompts_per_step * (1 + config.refills),
+        group_size=config.group_size,
+        prompt_tokens=prompt_tokens,
+        new_tokens=config.max_new_tokens,
+        inner_epochs=config.inner_epochs,
+        reference=config.probe or config.beta > 0,
+        lora=config.lora_rank,
+        half=half,
+    )
 
 
 def estimate(

@@ -221,12 +221,11 @@ def device_memory(device: torch.device) -> int:
 
 def start_policy(config: RunConfig, start: str) -> Policy:
     """Load the policy that a run starts from: its own choice or the task's, with an adapter where it wants one."""
-    policy = load_policy(config.model or start, config.device, dtype=config.dtype)
-    if config.lora_rank == 0:
-        return policy
-    from grpo_core.live.pretrained import add_lora
+    from grpo_core.live.pretrained import add_lora, check_memory
 
-    return add_lora(policy, config.lora_rank)
+    check_memory(config, start, pick_device(config.device))
+    policy = load_policy(config.model or start, config.device, dtype=config.dtype)
+    return add_lora(policy, config.lora_rank) if config.lora_rank else policy
 
 
 def use_threads(policy: Policy) -> None:

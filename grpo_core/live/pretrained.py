@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from grpo_core.live.config import RunConfig
+from grpo_core.live.estimates import estimate, known_model, work_of
+from grpo_core.live.machine import this_machine
 from grpo_core.live.model import Policy
 from grpo_core.live.sources import Source, find_source
 from grpo_core.live.tasks import Task
@@ -137,4 +139,23 @@ def check_start(policy: Policy, engine: Any, task: Task, config: RunConfig) -> N
         raise ValueError(
             f"the longest prompt has {longest} tokens and {config.max_new_tokens} new ones are asked for, but the "
             f"model has room for {limit}: lower max_new_tokens, shorten the prompts or choose another model"
+        )
+
+
+def check_memory(config: RunConfig, start: str, device: torch.device) -> None:
+    """Refuse a model whose weights, gradients and optimizer state alone are more than what is free."""
+    try:
+        known = known_model(config.model or start)
+    except ValueError:
+        return  # loading says what is wrong, or fetches it
+    half = {"auto": device.type == "cuda", "bfloat16": True}.get(config.dtype, False)
+    parts = estimate(
+        known.shape, work_of(config, prompt_tokens=1, half=half), speed=None, room=1, parameters=known.parameters
+    ).parts
+    needed = sum(parts[name] for name in ("weights", "gradients", "optimizer", "reference"))
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else this_machine("cpu").free
+    if free is not None and needed > free:
+        raise ValueError(
+            f"the model {config.model or start!r} needs {needed / 1e9:.1f} GB to be trained in this way, and "
+            f"{free / 1e9:.1f} GB are free: train an adapter (lora_rank), take bfloat16 (dtype), or choose a smaller model"
         )

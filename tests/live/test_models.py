@@ -155,6 +155,15 @@ def test_an_unreadable_model_says_what_is_wrong_and_what_to_do(llama_folder, bro
         load_policy(str(llama_folder), "cpu")
 
 
+def test_a_model_that_is_too_large_is_refused_before_it_is_loaded(llama_folder):
+    path = llama_folder / "config.json"
+    sizes = {"hidden_size": 65_536, "intermediate_size": 262_144, "num_hidden_layers": 200, "num_attention_heads": 64}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **sizes, "head_dim": 1024}))
+    (llama_folder / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"needs [0-9.]+ GB to be trained .* are free: train an adapter \(lora_rank\)"):
+        next(train(RunConfig(model=str(llama_folder), **FAST)))
+
+
 def test_code_that_comes_with_a_model_never_runs(llama_folder, tmp_path):
     trace = tmp_path / "ran"
     (llama_folder / "own.py").write_text(f"open({str(trace)!r}, 'w')\nclass Config: pass\nclass Model: pass\n")
