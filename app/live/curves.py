@@ -85,7 +85,7 @@ def _once(look: Look | None, name: Any, make: Any) -> Any:
 def progress(look: Look | None, by: str, palette: Any) -> Any:
     """Return the main curve of a run, or its empty axes."""
     return figures.progress(
-        palette, look.curves if look else {}, look.evaluations if look else (), stamps(look, by), **_axis(look, by)
+        palette, look.curves if look else {}, look.evaluations if look else (), stamps(look, by), **axis_of(look, by)
     )
 
 
@@ -94,10 +94,11 @@ def small_multiples(
 ) -> Any:
     """Return the small panels of a run, or their empty axes."""
     own = look.curves if look else {}
-    return panels(palette, names, own, stamps(look, by), marks=findings.marks(found), **_axis(look, by))
+    return panels(palette, names, own, stamps(look, by), marks=findings.marks(found), **axis_of(look, by))
 
 
-def _axis(look: Look | None, by: str) -> dict[str, Any]:
+def axis_of(look: Look | None, by: str) -> dict[str, Any]:
+    """Return what all charts of a run share: the axis, its right end, and when a reader's zoom is forgotten."""
     steps = look.run.steps if look else live_form.DEFAULT.steps
     total = float(steps) if by == "step" else None if look and look.step else 10.0
     return {"by": by, "total": total, "revision": f"{look.run.id if look else ''} {by}"}

@@ -8,7 +8,7 @@ import os
 import streamlit as st
 
 from app import live_form
-from app.live import groups, scenarios
+from app.live import evaluation, groups, scenarios
 from app.live.board import board
 from app.live.orders import take_pace
 from app.live.source import chosen_run, first_look, other_active
@@ -21,7 +21,9 @@ from grpo_core.live.store import RunStoreError
 CHARTS_EVERY = 0.5  # seconds between two looks at an active run
 GROUPS_EVERY = 1.0
 WATCH_EVERY = 5.0  # between two looks for a run that somebody else has started
-WATCHED = "live-watched"  # session key
+WATCHED, UNDER_KEY = "live-watched", "live-under"  # session keys
+UNDER = {"groups": groups.section, "evaluation": evaluation.section}
+"""What can stand under the curves, by its name in the address."""
 
 
 def section(source: Reader) -> None:
@@ -37,9 +39,28 @@ def section(source: Reader) -> None:
         st.fragment(lambda: watch(source, run_id), run_every=WATCH_EVERY)()
     with st.container(key="live-board"):
         st.fragment(lambda: board(source, run_id, polling=every is not None), run_every=every)()
+    drawn = UNDER[_under()]
     with st.container(key="live-groups"):
-        st.fragment(lambda: groups.section(source, run_id), run_every=GROUPS_EVERY if every else None)()
+        st.fragment(lambda: drawn(source, run_id), run_every=GROUPS_EVERY if every else None)()
     st.info(prose("live", "what"), icon=":material/visibility:")
+
+
+def _under() -> str:
+    """Draw the choice of what stands under the curves; it is kept in the address, where the first one is left out."""
+    names = tuple(UNDER)
+    wanted = st.query_params.get("under", names[0])
+    wanted = wanted if wanted in names else names[0]
+    if st.session_state.get(UNDER_KEY) != wanted:
+        st.session_state[UNDER_KEY] = wanted
+
+    def go() -> None:
+        st.query_params["under"] = st.session_state[UNDER_KEY]
+
+    st.segmented_control(
+        t("live.under"), names, key=UNDER_KEY, required=True, label_visibility="collapsed", on_change=go,
+        format_func=lambda name: t(f"live.under.{name}"),
+    )  # fmt: skip
+    return wanted
 
 
 def get_ready(source: Reader) -> None:
