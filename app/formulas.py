@@ -12,7 +12,7 @@ from app import lens as lenses
 from app import walk
 from app.lens import Distributions, Lens, Parts
 from app.numbers import bracketed, latex, short
-from grpo_core import AdvantageSpec, GroupAdvantages, as_rewards, group_advantages
+from grpo_core import AdvantageSpec, GroupAdvantages, as_rewards, group_advantages, sum_rewards
 from grpo_core.baselines import whitening_moments
 
 
@@ -66,7 +66,7 @@ def _other(lens: Lens, index: int) -> list[str]:
     if spec.reward_aggregation == "normalize_then_sum":
         return _parts_first(lens, index)
     if spec.whitening is None:
-        return [*_BASELINES.get(spec.estimator, _no_baseline)(lens, index), walk.advantage_line(lens, index)]
+        return _BASELINES[spec.estimator](lens, index)
     plain = without_whitening(lens)
     before = [line.replace("A_{", "A'_{", 1) for line in advantage(plain, index)]
     scored = ~np.isnan(lens.group.reward_array)
@@ -91,60 +91,89 @@ def whitened(index: int, before: float, moments: tuple[Any, Any], value: float) 
     ]
 
 
-def _no_baseline(lens: Lens, index: int) -> list[str]:
-    return []
-
-
-def _listed(values: Sequence[str]) -> str:
+def _listed(values: Sequence[str], most: int = 4) -> str:
     """Return a sum with its terms written out, as far as there is room."""
-    return " + ".join(values if len(values) <= 4 else [values[0], values[1], r"\dots", values[-1]])
+    return " + ".join(values if len(values) <= most else [values[0], r"\dots", values[-1]])
+
+
+def _one_line(lens: Lens, index: int) -> list[str]:
+    return [walk.advantage_line(lens, index)]
+
+
+def _reward(lens: Lens, index: int) -> list[str]:
+    return [rf"A_{{{index + 1}}} &= r_{{{index + 1}}} = {latex(float(lens.advantages[index]), sign=True)}"]
 
 
 def _batch_mean(lens: Lens, index: int) -> list[str]:
     scored = [bracketed(r, 2) for r in lens.group.rewards if r is not None]
     mean = latex(float(lens.scores.mean))
-    return [rf"\bar r &= \frac{{1}}{{n}}\sum_j r_j = \frac{{{_listed(scored)}}}{{{len(scored)}}} = {mean}"]
+    line = rf"\bar r &= \frac{{1}}{{n}}\sum_j r_j = \frac{{{_listed(scored)}}}{{{len(scored)}}} = {mean}"
+    return [line, walk.advantage_line(lens, index)]
 
 
 def _length_weighted(lens: Lens, index: int) -> list[str]:
     pairs = [(n, r) for n, r in zip(lens.lengths, lens.group.rewards, strict=True) if r is not None]
-    over = _listed([rf"{n}\cdot {bracketed(r, 2)}" for n, r in pairs])
-    base = float(lens.group.rewards[index] or 0.0) - float(lens.advantages[index])
+    over, under = _listed([rf"{n}\cdot {bracketed(r, 2)}" for n, r in pairs], 3), _listed([str(n) for n, _ in pairs])
+    reward, value, i = float(lens.group.rewards[index] or 0.0), float(lens.advantages[index]), index + 1
+    base = bracketed(reward - value)
     return [
-        r"b &= \frac{\sum_j |o_j|\, r_j}{\sum_j |o_j|}"
-        rf" = \frac{{{over}}}{{{_listed([str(n) for n, _ in pairs])}}} = {latex(base)}"
+        rf"b &= \frac{{\sum_j |o_j|\, r_j}}{{\sum_j |o_j|}} = \frac{{{over}}}{{{under}}} = {latex(reward - value)}",
+        rf"A_{{{i}}} &= r_{{{i}}} - b = {latex(reward)} - {base} = {latex(value, sign=True)}",
     ]
 
 
+def _best_alone(lens: Lens, index: int) -> list[str]:
+    if float(lens.advantages[index]) == 0.0:
+        return [rf"A_{{{index + 1}}} &= 0 \quad\text{{not the only best}}"]
+    return [walk.advantage_line(lens, index), std_line(lens)]
+
+
 _BASELINES: Mapping[str, Callable[[Lens, int], list[str]]] = {
+    "reward": _reward,
     "batch_mean": _batch_mean,
     "length_weighted": _length_weighted,
+    "greedy_baseline": _one_line,
     "nonzero_scaled": _batch_mean,
+    "best_of_group": _best_alone,
 }
-"""The line that says what the baseline comes to, where that takes more than the advantage's own line."""
+"""The lines of every baseline but the group's mean and RLOO's."""
 
 
 def _parts_first(lens: Lens, index: int) -> list[str]:
     """Return the advantage where each reward function is normalised before the sum, and the sum once more."""
-    parts = list(lens.group.reward_parts.values()) or [lens.group.rewards]
-    spec = lens.spec
-    each = [group_advantages(as_rewards(list(part)), ddof=spec.ddof, eps=spec.eps) for part in parts]
+    parts = [as_rewards(list(part)) for part in lens.group.reward_parts.values()] or [lens.group.reward_array]
+    spec, n = lens.spec, index + 1
+    each = [group_advantages(part, ddof=spec.ddof, eps=spec.eps) for part in parts]
     lines = [
-        normalised(rf"z_{{{index + 1},{f + 1}}}", rf"r_{{{index + 1},{f + 1}}}", part[index], one, spec.eps, index)
+        normalised(rf"z_{{{n},{f + 1}}}", rf"r_{{{n},{f + 1}}}", float(part[index]), one, spec.eps, index)
         for f, (part, one) in enumerate(zip(parts, each, strict=True))
-        if part[index] is not None
+        if not np.isnan(part[index])
     ]
-    return [*lines[:3], walk.advantage_line(lens, index)]
+    z = np.stack([one.advantages for one in each], axis=-1)
+    total = np.where(np.isnan(lens.group.reward_array), np.nan, np.asarray(sum_rewards(z)))
+    terms = _listed([bracketed(value) for value in z[index]], 3)
+    summed = rf"A'_{{{n}}} &= \sum_f z_{{{n},f}} = {terms} = {latex(float(total[index]), sign=True)}"
+    if spec.whitening is None:
+        again = group_advantages(total, ddof=spec.ddof, eps=spec.eps)
+        last = [normalised(rf"A_{{{n}}}", rf"A'_{{{n}}}", float(total[index]), again, spec.eps, index)]
+    else:
+        scored = ~np.isnan(total)
+        moments = whitening_moments(np.nan_to_num(total), np.asarray(lens.lengths), scored, whitening=spec.whitening)
+        last = whitened(index, float(total[index]), moments, float(lens.advantages[index]))
+    return [*lines[:3], summed, *last]
 
 
 def normalised(left: str, symbol: str, reward: float | None, scores: GroupAdvantages, eps: float, index: int) -> str:
-    """Return (reward - mean) / (std + eps) with its numbers; `scores` are the advantages that it is one of."""
+    """Return (reward - mean) / (std + eps) with its numbers; `scores` are the advantages that it is one of.
+
+    `symbol`: the reward's, such as r_{2,1}; its letter with a bar is the mean's.
+    """
     if float(scores.std) == 0.0:
         return rf"{left} &= 0 \quad\text{{(all equal)}}"
     under = latex(float(scores.std)) + (f" + {_small(eps)}" if eps else "")
     divisor = r"s + \varepsilon" if eps else "s"
     return (
-        rf"{left} &= \frac{{{symbol} - \bar r}}{{{divisor}}}"
+        rf"{left} &= \frac{{{symbol} - \bar {symbol.split('_')[0]}}}{{{divisor}}}"
         rf" = \frac{{{latex(reward)} - {bracketed(float(scores.mean))}}}{{{under}}}"
         rf" = {latex(float(scores.advantages[index]), sign=True)}"
     )
@@ -180,7 +209,8 @@ def mixed(p: float, size: int, value: float, unscored: float = 0.0) -> list[str]
         inside = rf"({u} + {latex(1 - unscored, 2)} \cdot "
         return [
             r"\Pr(\text{mixed}) &= 1 - \big(u + (1-u)\,p\big)^G - \big(u + (1-u)(1-p)\big)^G + u^G",
-            rf"&= 1 - {inside}{own})^{{{size}}} - {inside}{other})^{{{size}}} + {u}^{{{size}}} = {latex(value)}",
+            rf"&= 1 - {inside}{own})^{{{size}}} - {inside}{other})^{{{size}}} + {u}^{{{size}}}",
+            rf"&= {latex(value)}",
         ]
     return [
         rf"\Pr(\text{{mixed}}) &= 1 - p^G - (1-p)^G"
@@ -292,7 +322,7 @@ def parts(split: Parts, span: str = "part") -> list[str]:
     """Return a token's weight and the loss under a span, and the token mean of the whole batch."""
     weighted = [rf"{n} \cdot {bracketed(v)}" for n, v in zip(split.tokens, split.local, strict=True)]
     total = sum(split.tokens)
-    pooled = rf"\frac{{{_listed(weighted)}}}{{{total}}} = {latex(split.pooled, sign=True)}"
+    pooled = rf"\frac{{{_listed(weighted, 2)}}}{{{total}}} = {latex(split.pooled, sign=True)}"
     lines = [rf"\text{{true token mean}} &= {pooled}"]
     if span == "all":
         return [*lines, rf"w &= \frac{{1}}{{\sum_j |o_j|}} = \frac{{1}}{{{total}}} = {latex(1 / max(total, 1), 4)}"]

@@ -15,6 +15,7 @@ from app.explain import kl as divergence
 from app.lens import Lens
 from app.numbers import plain, short, signed
 from app.places import Place, place
+from app.views.advantages import prompts, several, steps
 from app.views.ppo import critic, memory, where
 from app.views.rewards import scores
 from app.views.sampling import budget, dynamic, passk, temperature
@@ -187,6 +188,22 @@ def _which_std(lens: Lens) -> Numbers:
         lenses.look(lens.group, {**lens.values, "ddof": ddof, "eps": 0.0}).advantages.max() for ddof in (0, 1)
     )
     return {"paper": signed(float(paper)), "sample": signed(float(sample)), "factor": plain(float(paper / sample))}
+
+
+def _sum_first(lens: Lens) -> Numbers:
+    own = several.several(lens)
+    pair = several.collision(own)
+    assert pair is not None
+    return several.notice(own)[1]
+
+
+def _batch(lens: Lens) -> Numbers:
+    one = prompts.batch(lens)
+    return {**prompts.notice(one)[1], "own_easy": plain(float(one.separate.advantages[one.easy].mean()), 0)}
+
+
+def _steps(lens: Lens) -> Numbers:
+    return steps.notice(steps.supervised(lens))[1]
 
 
 def _group_size(lens: Lens) -> Numbers:
@@ -385,6 +402,7 @@ NUMBERS: Mapping[str, Callable[[Lens], Numbers]] = {
     "token-mean": _rules, "length-bias": _bias, "micro-batches": _parts, "all-truncated": _truncated,
     "clipped-truncated": _two_meanings, "temperature": _mismatch, "top-p": _mismatch, "dynamic": _dynamic,
     "pass-k": _pass, "hacking": _scores, "parser": _scores, "trl-dapo": _differing, "dr-grpo": _differing,
-    "memory": _memory,
+    "memory": _memory, "sum-normalise": _sum_first, "reward-std": _batch, "mixed-prompts": _batch,
+    "step-rewards": _steps,
 }  # fmt: skip
 """The questions whose answers carry numbers, each with the function that computes them."""

@@ -101,17 +101,13 @@ def rules_table(lens: Lens) -> Table:
 
 
 def part_names(parts: Parts) -> list[str]:
-    """Return a name for each micro-batch: its rank, its completions and its tokens."""
+    """Return a name for each micro-batch: its completions and its tokens."""
     names = []
-    for k, (members, tokens) in enumerate(zip(parts.members, parts.tokens, strict=True)):
+    for members, tokens in zip(parts.members, parts.tokens, strict=True):
         first, last = members[0] + 1, members[-1] + 1
         span = str(first) if first == last else f"{first}–{last}"
-        if len(parts.members) > 8:
-            names.append(t("chart.part_short", members=span, tokens=tokens))
-            continue
-        name = t("chart.part_one" if first == last else "chart.part", members=span, tokens=tokens)
-        head = t("chart.part_rank", rank=k // parts.each + 1, part=k % parts.each + 1) if parts.ranks > 1 else ""
-        names.append(f"{head}<br>{name}" if head else name)
+        key = "chart.part_one" if first == last else "chart.part"
+        names.append(t("chart.part_short" if len(parts.members) > 3 else key, members=span, tokens=tokens))
     return names
 
 

@@ -125,7 +125,7 @@ def estimators(colors: Palette, names: Sequence[str], table: np.ndarray) -> Figu
         [heat],
         layout(
             colors,
-            height=70 + 62 * len(names),
+            height=70 + (62 if len(names) <= 5 else 46) * len(names),
             annotations=annotations,
             xaxis=_completions(colors, columns, side="top"),
             yaxis=axis(
@@ -208,7 +208,7 @@ def mixed(
             size=14,
             xanchor=side,
             xshift=12 if side == "left" else -12,
-            yshift=-14,
+            yshift=-14 if at[1] > 0.15 else 16,
             bgcolor=colors.page,
         )
     )

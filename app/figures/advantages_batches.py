@@ -27,7 +27,7 @@ def kinds(colors: Palette, chances: Mapping[str, float]) -> Figure:
             }
         )  # fmt: skip
         if chance > 5e-4:
-            at = max(start + chance / 2, last + 0.2)
+            at = max(start + chance / 2, last + 0.24)
             notes.append(note(text, min(at, 1.0), 0.5, colors.ink, size=13, yshift=0, xanchor=_anchor(at)))
             last = at
         start += chance
@@ -76,7 +76,7 @@ def prompts(colors: Palette, panels: Sequence[Panel], rewards: np.ndarray, names
         for k, start in enumerate(starts):
             mean = float(panel.advantages[k].mean())
             shapes.append(
-                {"type": "line", "xref": "x", "yref": f"y{suffix}", "x0": start + 0.45, "x1": start + size + 0.55,
+                {"type": "line", "xref": "x", "yref": f"y{suffix}", "x0": start + 0.6, "x1": start + size + 0.4,
                  "y0": mean, "y1": mean, "line": {"color": colors.ink, "width": 2.5, "dash": "dash"}}
             )  # fmt: skip
             notes.append(
@@ -112,11 +112,17 @@ def _advantage_bars(colors: Palette, at: np.ndarray, panel: Panel, rewards: np.n
 
 
 def several(
-    colors: Palette, names: Sequence[str], parts: np.ndarray, weights: Sequence[float], panels: Sequence[Panel]
+    colors: Palette,
+    names: Sequence[str],
+    parts: np.ndarray,
+    weights: Sequence[float],
+    panels: Sequence[Panel],
+    *,
+    stds: Sequence[float],
 ) -> Figure:
     """Return each reward function's rewards as a table, and below it the advantages of the ways to put them together.
 
-    `parts` (G, functions); each panel's advantages are (1, G).
+    `parts` (G, functions), `stds` of each function; each panel's advantages are (1, G).
     """
     count = len(parts)
     data, notes, axes = [_reward_table(colors, names, parts, weights)], [], {}
@@ -126,7 +132,7 @@ def several(
         for f in range(len(names))
     ]
     every = np.concatenate([[0.0], *(panel.advantages.ravel() for panel in panels)])
-    room = 0.2 * max(float(np.ptp(every)), 1.0)
+    room = 0.3 * max(float(np.ptp(every)), 1.0)
     table = 0.1 + 0.07 * len(names)
     each = (1.0 - table) / len(panels)
     for i, panel in enumerate(panels):
@@ -142,8 +148,10 @@ def several(
                  xanchor="left", yanchor="bottom")
         )  # fmt: skip
     labels = [
-        f"{safe(name)}  × {short(weight)}" if weight else t("chart.function_off", name=safe(name))
-        for name, weight in zip(names, weights, strict=True)
+        t("chart.function", name=safe(name), weight=short(weight), std=plain(std, 2))
+        if weight
+        else t("chart.function_off", name=safe(name))
+        for name, weight, std in zip(names, weights, stds, strict=True)
     ]
     return figure(
         data,

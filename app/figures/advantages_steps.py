@@ -45,10 +45,15 @@ def staircases(colors: Palette, rows: Sequence[Stairs], *, chosen: int) -> Figur
             colors, height=62 + (126 if count <= 4 else 88) * count, bargap=0, shapes=shapes, annotations=notes,
             margin={"l": 8, "r": 176, "t": 8, "b": 8},
             xaxis=axis(colors, t("axis.position"), range=[0.5, widest + 0.5], showgrid=False, zeroline=False,
-                       anchor=f"y{count if count > 1 else ''}", tickformat="d", nticks=min(widest, 14)),
+                       anchor=f"y{count if count > 1 else ''}", tickvals=_ticks(widest)),
             **axes,
         ),
     )  # fmt: skip
+
+
+def _ticks(widest: int) -> list[int]:
+    step = 1 if widest <= 16 else max(2, round(widest / 12))
+    return list(range(step, widest + 1, step))
 
 
 def _reach(rows: Sequence[Stairs]) -> list[float]:

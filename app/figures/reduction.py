@@ -159,23 +159,33 @@ def parts(colors: Palette, names: Sequence[str], split: Parts, *, span: str) -> 
         rule(colors, x0=k * split.each - 0.5, x1=k * split.each - 0.5, y0=0, y1=1, xref="x", yref="paper")
         for k in range(1, split.ranks)
     ]
-    few = count <= 10
-    bars = {"type": "bar", "x": places, "width": 0.5, "textposition": "outside", "cliponaxis": False,
-            "hoverinfo": "skip", "textfont": {"size": 14, "color": colors.ink}}  # fmt: skip
+    few, size = count <= 10, 14 if count <= 4 else 12 if count <= 6 else 10
+    digits = 3 if count <= 4 else 2
+    bars = {"type": "bar", "x": places, "width": 0.6 if count <= 4 else 0.86, "textposition": "outside",
+            "cliponaxis": False, "hoverinfo": "skip", "textfont": {"size": size, "color": colors.ink},
+            "constraintext": "none", "textangle": 0}  # fmt: skip
+    if split.ranks > 1:
+        notes += [
+            note(t("chart.rank", rank=k + 1), (k + 0.5) * split.each - 0.5, 1.0, colors.muted, yref="paper",
+                 yanchor="bottom")
+            for k in range(split.ranks)
+        ]  # fmt: skip
     return figure(
         [
             {**bars, "y": floats(split.local), "marker": {"color": colors.old},
-             "text": [signed(v) for v in split.local] if few else None},
+             "text": [signed(v, digits) for v in split.local] if few else None},
             {**bars, "y": floats(weights), "marker": {"color": colors.second}, "yaxis": "y2",
-             "text": [plain(v, 4) for v in weights] if few else None},
+             "text": [plain(v, 4) for v in weights] if few else None, "textposition": "inside",
+             "insidetextanchor": "start", "textfont": {"size": size, "color": "#101418"}},
         ],
         layout(
             colors,
             height=470,
-            margin={"l": 8, "r": 190, "t": 14, "b": 8},
+            margin={"l": 8, "r": 190, "t": 26, "b": 8},
             shapes=[*shapes, *lines],
             annotations=notes,
             xaxis=axis(colors, t("axis.part"), showgrid=False, zeroline=False, range=[-0.5, count - 0.5], anchor="y2",
+                       tickangle=0,
                        tickvals=places if count <= 16 else places[:: count // 12],
                        ticktext=list(names) if count <= 16 else list(names)[:: count // 12]),
             yaxis=axis(colors, t("axis.loss_mean"), domain=[0.52, 1.0], range=[low - room, high + room]),

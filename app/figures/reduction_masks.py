@@ -57,24 +57,25 @@ def padded(colors: Palette, rows: Sequence[Row]) -> Figure:
         "texttemplate": "%{text}" if widest <= 60 else "", "textfont": {"size": 12}, "customdata": hover,
         "hovertemplate": t("hover.mask_cell"),
     }  # fmt: skip
-    notes = [note(t("masks.prompt"), -1, -0.62, colors.muted, size=12, yanchor="bottom")]
+    notes = [note(t("masks.prompt"), -1, -0.5, colors.muted, size=12, yanchor="bottom")]
     for i, row in enumerate(rows):
         notes.append(
             note(_beside(row), 1.012, i, colors.muted if row.dropped or not len(row.tokens) else colors.ink, size=13,
                  xref="paper", xanchor="left", align="left")
         )  # fmt: skip
     notes += _legend(colors, rows)
-    ticks = _ticks(widest)
+    ticks, height = _ticks(widest), 46 if len(rows) <= 8 else 24
     return figure(
         [heat],
         layout(
-            colors, height=122 + (46 if len(rows) <= 8 else 24) * len(rows), annotations=notes,
+            colors, height=122 + height * len(rows), annotations=notes,
             shapes=[rule(colors, x0=0.5, x1=0.5, y0=0, y1=1, xref="x", yref="paper")],
             margin={"l": 8, "r": 210, "t": 34, "b": 8},
             xaxis=axis(colors, t("axis.position"), range=[-PROMPT + 0.5, widest + 0.5], showgrid=False, zeroline=False,
                        tickvals=ticks, ticktext=[str(v) for v in ticks]),
-            yaxis=axis(colors, t("axis.completion"), range=[len(rows) - 0.5, -0.6], showgrid=False, zeroline=False,
-                       tickvals=list(range(len(rows))), ticktext=[str(i + 1) for i in range(len(rows))]),
+            yaxis=axis(colors, t("axis.completion"), range=[len(rows) - 0.5, -0.5 - 22 / height], showgrid=False,
+                       zeroline=False, tickvals=list(range(len(rows))),
+                       ticktext=[str(i + 1) for i in range(len(rows))]),
         ),
     )  # fmt: skip
 

@@ -107,12 +107,12 @@ def draw(lens: Lens) -> None:
         figures.Panel(t("chart.sum_first"), own.summed.advantages[None, :]),
         figures.Panel(t("chart.each_first"), own.apart.advantages[None, :]),
     ]
-    figure = figures.several(widgets.colors(), names(), own.parts, own.weights, panels)
+    stds = [float(one.std) for one in own.each]
+    figure = figures.several(widgets.colors(), names(), own.parts, own.weights, panels, stds=stds)
     widgets.picture(figure, "several", alt=t("alt.several"))
     widgets.readouts(
         [
             Readout("sum_std", plain(float(own.summed.std))),
-            Readout("function_stds", " · ".join(plain(float(own.each[f].std), 2) for f in own.used) or "–"),
             Readout("distinct_sum", t("readout.of", n=distinct(own.summed.advantages), total=vectors(own))),
             Readout("distinct_each", t("readout.of", n=distinct(own.apart.advantages), total=vectors(own))),
         ]
@@ -138,7 +138,7 @@ def formula(own: Several) -> list[str]:
     """Return one completion's advantage both ways, with numbers."""
     i, eps = own.focus, own.spec.eps
     n = i + 1
-    terms = [rf"{latex(own.weights[f], 2)}\cdot {bracketed(own.parts[i, f], 2)}" for f in own.used] or ["0"]
+    terms = [rf"{_short(own.weights[f])}\cdot {_short(own.parts[i, f])}" for f in own.used] or ["0"]
     lines = [
         rf"R_{{{n}}} &= \sum_f w_f\, r_{{{n},f}} = {' + '.join(terms)} = {latex(own.totals[i])}",
         formulas.normalised(rf"A_{{{n}}}^{{\text{{sum first}}}}", rf"R_{{{n}}}", own.totals[i], own.summed, eps, i),
@@ -148,12 +148,20 @@ def formula(own: Several) -> list[str]:
         lines.append(formulas.normalised(rf"z_{{{symbol}}}", rf"r_{{{symbol}}}", own.parts[i, f], own.each[f], eps, i))
     z = np.stack([one.advantages for one in own.each], axis=-1)
     total = np.asarray(sum_rewards(z, weights=own.weights))
-    parts = [rf"{latex(own.weights[f], 2)}\cdot {bracketed(z[i, f])}" for f in own.used] or ["0"]
+    parts = [rf"{_short(own.weights[f])}\cdot {bracketed(z[i, f])}" for f in own.used] or ["0"]
     again = group_advantages(total, ddof=own.spec.ddof, eps=eps)
-    lines.append(rf"Z_{{{n}}} &= \sum_f w_f\, z_{{{n},f}} = {' + '.join(parts)} = {latex(total[i], sign=True)}")
+    summed = rf"{' + '.join(parts)} = {latex(total[i], sign=True)}"
+    head = rf"Z_{{{n}}} &= \sum_f w_f\, z_{{{n},f}}"
+    lines += [rf"{head} = {summed}"] if len(parts) < 3 else [head, rf"&= {summed}"]
     left = rf"A_{{{n}}}^{{\text{{each first}}}}"
     lines.append(formulas.normalised(left, rf"Z_{{{n}}}", total[i], again, eps, i))
     return lines
+
+
+def _short(value: float) -> str:
+    """Return a number for LaTeX without trailing zeros."""
+    text = short(value).replace("\N{MINUS SIGN}", "-")
+    return f"({text})" if text.startswith("-") else text
 
 
 def notice(own: Several) -> tuple[str, dict[str, Any]]:

@@ -136,9 +136,9 @@ def notice(own: Padded) -> tuple[str, dict[str, Any]]:
         return ("masks-all" if own.dropped else "nothing"), numbers
     if own.dropped:
         return ("masks-dropped-tokens" if mode == "token_mean" else "masks-dropped"), numbers
-    if own.truncated:
-        return "masks-kept", numbers
-    return ("masks-empty" if own.empty else "masks"), numbers
+    if own.empty:
+        return "masks-empty", numbers
+    return ("masks-kept" if own.truncated else "masks"), numbers
 
 
 def question() -> Question:
