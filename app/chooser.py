@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import link, pasting, state
+from app import link, pasting, redraw, state
 from app.teaching import FIRST, teaching_groups
 from app.widgets import literal
 from app.words import plain_text, prose, t
@@ -39,7 +39,8 @@ def group_chooser() -> None:
         if st.session_state[key] in teaching_groups():
             state.choose_group(st.session_state[key])
 
-    st.selectbox(t("bar.group"), names, key=key, format_func=group_title, on_change=take, help=t("bar.group_help"))
+    words = {"help": t("bar.group_help"), "format_func": group_title}
+    st.selectbox(t("bar.group"), names, key=key, on_change=redraw.with_everything(take), **words)
 
 
 def group_title(name: str) -> str:
@@ -60,7 +61,7 @@ def open_button() -> None:
     words = {"icon": ":material/content_paste:", "help": t("paste.open_help")}
     st.button(t("paste.open"), key="open-group", on_click=_show, args=(True,), **words)
     if st.session_state.get(OPEN):
-        st.dialog(t("paste.title"), width="large", on_dismiss=lambda: _show(False))(_dialog)()
+        st.dialog(t("paste.title"), width="medium", on_dismiss=lambda: _show(False))(_dialog)()
 
 
 def _show(wanted: bool) -> None:

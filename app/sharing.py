@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app import frame, link, state, widgets
+from app import frame, link, redraw, state, widgets
 from app.components import component
 from app.frame import PARTS, Frame
 from app.words import t
@@ -43,7 +43,7 @@ def buttons() -> None:
         key="present",
         type="primary" if own.present else "secondary",
         help=t("share.present_help"),
-        on_click=lambda: state.show(replace(own, present=not own.present)),
+        on_click=redraw.with_everything(lambda: state.show(replace(own, present=not own.present))),
     )
     box = st.popover(t("share.link"), icon=":material/link:", key="share", help=t("share.link_help"), on_change="rerun")
     if box.open:
@@ -81,5 +81,5 @@ def way_out() -> None:
             type="tertiary",
             icon=":material/lock_open:" if own.lock else ":material/visibility:",
             key="unlock",
-            on_click=lambda: state.show(own.opened()),
+            on_click=redraw.with_everything(lambda: state.show(own.opened())),
         )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app import chooser, link, sharing, state, widgets
+from app import chooser, link, redraw, sharing, state, widgets
 from app.components import component
 from app.lens import Lens, look
 from app.recipe_words import recipe_title
@@ -37,24 +37,31 @@ button[kind="primary"] * { color: light-dark(#FFFFFF, #101418) !important; } /* 
 
 
 def explorer(page: str, body: Callable[[Lens], None], *, view: str | None = None, bar: bool = True) -> None:
-    """Draw an explorer page. Everything below the title is one fragment: a slider reruns that and nothing else.
+    """Draw an explorer page: its head and its body, each a fragment (see app.redraw).
 
     A page with many pictures names the setting that chooses one, `view`: its buttons stand above the telling cases.
     `bar` False: the page shows neither group nor recipe, so neither is offered.
     """
-    st.fragment(lambda: _frame(page, body, view, bar))()
+    st.fragment(lambda: _top(page, view, bar), key=redraw.HEAD)()
+    st.fragment(lambda: _body(body), key=redraw.BODY)()
 
 
-def _frame(page: str, body: Callable[[Lens], None], view: str | None, bar: bool) -> None:
+def _top(page: str, view: str | None, bar: bool) -> None:
     st.html(sharing.style())
     _head(page, bar)
     _notes()
     if view is not None:
         widgets.choice(view, hide_label=True)
     widgets.preset_pills(page, view)
+    redraw.head_drawn(page)
+
+
+def _body(body: Callable[[Lens], None]) -> None:
     with st.container(key="page-body"):
         body(look(state.group(), state.values()))
     widgets.sync_link()
+    if redraw.in_fragment() and redraw.head_stale():
+        st.rerun()  # something in the body changed what the head shows without saying so
 
 
 def language_switch() -> None:
@@ -93,11 +100,11 @@ def _head(page: str, bar: bool) -> None:
 
 
 def _back_buttons() -> None:
-    undone = not state.lab().undo
-    st.button(
-        t("bar.undo"), icon=":material/undo:", key="undo", help=t("bar.undo"), on_click=state.undo, disabled=undone
-    )
-    st.button(t("bar.reset"), icon=":material/restart_alt:", key="reset", help=t("bar.reset"), on_click=state.reset)
+    for name, icon, act in (("undo", "undo", state.undo), ("reset", "restart_alt", state.reset)):
+        st.button(
+            t(f"bar.{name}"), icon=f":material/{icon}:", key=name, help=t(f"bar.{name}"),
+            on_click=redraw.with_everything(act), disabled=name == "undo" and not state.lab().undo,
+        )  # fmt: skip
 
 
 def _notes() -> None:
