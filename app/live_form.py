@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
+from app.live import models
 from app.numbers import short
 from app.recipe_words import recipe_title
 from app.widgets import literal
 from app.words import known, t
 from grpo_core import RECIPES
-from grpo_core.live.config import RunConfig, accepted
+from grpo_core.live.config import SCALES, SURROGATES, RunConfig, accepted, with_recipe
+from grpo_core.live.faults import FAULTS
 from grpo_core.live.tasks import TASKS
 
 
@@ -42,8 +44,25 @@ FIELDS = (
     Field("steps", "whole"),
     Field("seed", "whole"),
 )
+MORE = (
+    Field("scale_rewards", "choice", SCALES),
+    Field("surrogate", "choice", SURROGATES),
+    Field("top_p", "real"),
+    Field("refills", "whole"),
+    Field("max_new_tokens", "whole"),
+    Field("max_grad_norm", "real"),
+    Field("refresh_every", "whole"),
+    Field("checkpoint_every", "whole"),
+    Field("eval_every", "whole"),
+    Field("eval_prompts", "whole"),
+    Field("eval_samples", "whole"),
+    Field("verifier_failures", "real"),
+    Field("fault", "choice", FAULTS),
+)
+"""Settings that seldom change: they stand under "More settings"."""
+ALL = FIELDS + MORE
 ACROSS = 4
-FROM_RECIPE = ("beta", "epsilon_low", "epsilon_high")
+MORE_OPEN = "live-more"  # session key
 DEFAULT = RunConfig()
 
 
@@ -54,17 +73,17 @@ def key_of(name: str) -> str:
 
 def settings() -> dict[str, Any]:
     """Return what stands in the inputs, unchecked."""
-    return {field.name: st.session_state.get(key_of(field.name), _shown(field, DEFAULT)) for field in FIELDS}
+    return {field.name: st.session_state.get(key_of(field.name), shown(field, DEFAULT)) for field in ALL}
 
 
 def chosen(pace: float | None) -> RunConfig:
     """Return the run that the inputs describe. ValueError names the setting, its value and what is accepted."""
     values = settings()
-    for field in FIELDS:
+    for field in ALL:
         if field.kind == "whole" and values[field.name] is None:
             raise ValueError(f"{t(f'live.set.{field.name}')}: {in_words(accepted(field.name))}")
     try:
-        return RunConfig.from_dict({**values, "pace": pace})
+        return RunConfig.from_dict({**values, **models.settings(), "pace": pace})
     except ValueError as error:
         raise ValueError(in_words(str(error))) from None
 
@@ -94,19 +113,33 @@ def in_words(said: str) -> str:
 def form(*, title: str) -> None:
     """Draw the settings in a box that can be opened."""
     with st.expander(title, icon=":material/tune:", key="live-settings"):
-        for start in range(0, len(FIELDS), ACROSS):
-            for column, field in zip(st.columns(ACROSS), FIELDS[start : start + ACROSS], strict=True):
-                with column:
-                    _input(field)
+        _inputs(FIELDS)
+        if st.toggle(t("live.more"), key=MORE_OPEN, help=t("live.more_help"), persist_state="session"):
+            _inputs(MORE)
+        models.form()
         _messages()
         words = {"help": t("live.defaults_help"), "icon": ":material/restart_alt:"}
         st.button(t("live.defaults"), key="live-reset", on_click=reset, **words)
 
 
+def _inputs(fields: Sequence[Field]) -> None:
+    for start in range(0, len(fields), ACROSS):
+        for column, field in zip(st.columns(ACROSS), fields[start : start + ACROSS], strict=False):
+            with column:
+                _input(field)
+
+
 def reset() -> None:
     """Put every setting back to the default run."""
-    for field in FIELDS:
-        st.session_state[key_of(field.name)] = _shown(field, DEFAULT)
+    restore(DEFAULT)
+    models.reset()
+
+
+def restore(config: RunConfig) -> None:
+    """Put the settings of a run into the inputs."""
+    for field in ALL:
+        st.session_state[key_of(field.name)] = shown(field, config)
+    models.restore(config)
 
 
 def summary(config: RunConfig) -> str:
@@ -118,7 +151,21 @@ def in_full(config: RunConfig) -> str:
     """Return a run's settings in one line, all that the form has."""
     names = {"beta": "beta", "low": "epsilon_low", "high": "epsilon_high", "temperature": "temperature"}
     numbers = {word: short(getattr(config, name)) for word, name in names.items()}
-    return t("live.this_run", summary=summary(config), epochs=config.inner_epochs, seed=config.seed, **numbers)
+    text = t("live.this_run", summary=summary(config), epochs=config.inner_epochs, seed=config.seed, **numbers)
+    others = [field.name for field in MORE if getattr(config, field.name) != getattr(DEFAULT, field.name)]
+    return " · ".join(
+        [text, *models.in_words(config), *(f"{t(f'live.set.{name}')} {value_words(name, getattr(config, name))}" for name in others)]
+    )
+
+
+def value_words(setting: str, value: Any) -> str:
+    """Return a setting's value in words."""
+    if setting in NAMES:
+        return NAMES[setting](str(value))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return compact(float(value))
+    key = f"live.choice.{value}"
+    return t(key) if known(key) else re.sub(r"[^\w.-]", " ", str(value))
 
 
 def _words(config: RunConfig) -> Mapping[str, Any]:
@@ -141,7 +188,12 @@ def task_name(name: str) -> str:
     return t(f"live.task.{name}") if known(f"live.task.{name}") else name
 
 
-def _shown(field: Field, config: RunConfig) -> Any:
+NAMES: Mapping[str, Callable[[str], str]] = {"task": task_name, "recipe": recipe_title}
+"""How choices are called that have names of their own."""
+
+
+def shown(field: Field, config: RunConfig) -> Any:
+    """Return a setting as its input holds it."""
     value = getattr(config, field.name)
     return compact(value) if field.kind == "real" else value
 
@@ -155,18 +207,21 @@ def compact(value: float) -> str:
 
 
 def _input(field: Field) -> None:
-    label, key = t(f"live.set.{field.name}"), key_of(field.name)
-    note = t(f"live.set.{field.name}.help")
-    st.session_state.setdefault(key, _shown(field, DEFAULT))
+    taken = _take_recipe if field.name == "recipe" else None
+    st.session_state.setdefault(key_of(field.name), shown(field, DEFAULT))
+    draw(field, key_of(field.name), on_change=taken, persist_state="session")
+
+
+def draw(field: Field, key: str, **more: Any) -> None:
+    """Draw one setting's input, with its help and what is accepted."""
+    label, note = t(f"live.set.{field.name}"), t(f"live.set.{field.name}.help")
     if field.kind == "choice":
-        names = {"task": task_name, "recipe": recipe_title}[field.name]
-        taken = _take_recipe if field.name == "recipe" else None
-        more: dict[str, Any] = {"format_func": names, "on_change": taken}
-        st.selectbox(label, field.choices, key=key, help=note, persist_state="session", **more)
+        names = NAMES.get(field.name, lambda value: value_words(field.name, value))
+        st.selectbox(label, field.choices, key=key, help=note, format_func=names, **more)
     elif field.kind == "whole":
-        st.number_input(label, step=1, format="%d", key=key, help=f"{note} {_allowed(field)}", persist_state="session")
+        st.number_input(label, step=1, format="%d", key=key, help=f"{note} {_allowed(field)}", **more)
     else:
-        st.text_input(label, key=key, help=f"{note} {_allowed(field)}", persist_state="session")
+        st.text_input(label, key=key, help=f"{note} {_allowed(field)}", **more)
 
 
 def _allowed(field: Field) -> str:
@@ -174,11 +229,12 @@ def _allowed(field: Field) -> str:
 
 
 def _take_recipe() -> None:
-    """A recipe brings its own beta and clip range."""
-    own = RunConfig.for_recipe(st.session_state[key_of("recipe")])
-    for field in FIELDS:
-        if field.name in FROM_RECIPE:
-            st.session_state[key_of(field.name)] = _shown(field, own)
+    """A recipe brings its own beta and clip range, its scaling and its surrogate."""
+    brought = with_recipe({"recipe": st.session_state[key_of("recipe")]})
+    own = RunConfig(**brought)
+    for field in ALL:
+        if field.name in brought:
+            st.session_state[key_of(field.name)] = shown(field, own)
 
 
 def _messages() -> None:
@@ -187,6 +243,8 @@ def _messages() -> None:
     except ValueError as error:
         st.error(f"{t('live.invalid')} {literal(str(error))}", icon=":material/error:")
         return
+    if st.session_state.get(models.OPEN):
+        models.show_outlook(config)
     for name in config.warnings():
         if known(f"live.warn.{name}"):
             st.warning(t(f"live.warn.{name}"), icon=":material/warning:")

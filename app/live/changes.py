@@ -9,7 +9,6 @@ from app import live_form
 from app.figures.live import Stamp
 from app.live_reader import Look
 from app.numbers import short
-from app.recipe_words import recipe_title
 from app.words import known, t
 from grpo_core.live.config import RunConfig
 
@@ -44,17 +43,7 @@ def _set_words(setting: str, wish: Any) -> str:
     if setting == "pace":
         return pace_label(pace_name(wish))
     name = t(f"live.cmd.{setting}") if known(f"live.cmd.{setting}") else setting
-    return t("live.cmd.set", name=name, value=value_words(setting, wish))
-
-
-def value_words(setting: str, value: Any) -> str:
-    """Return a setting's value in words."""
-    if setting == "recipe":
-        return recipe_title(str(value))
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return live_form.compact(float(value))
-    key = f"live.choice.{value}"
-    return t(key) if known(key) else re.sub(r"[^\w.-]", " ", str(value))
+    return t("live.cmd.set", name=name, value=live_form.value_words(setting, wish))
 
 
 def pace_name(pace: float | None) -> str:

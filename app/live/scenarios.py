@@ -9,7 +9,6 @@ from dataclasses import fields
 import streamlit as st
 
 from app import live_form
-from app.live.changes import value_words
 from app.live.orders import chosen_pace, refused, show, start_all
 from app.live_reader import Look, Reader
 from app.numbers import plain
@@ -182,7 +181,7 @@ def _common(scenario: Scenario) -> str:
 def _settings(settings: Mapping[str, object]) -> str:
     def words(name: str, value: object) -> str:
         label = t(f"live.set.{name}") if known(f"live.set.{name}") else name
-        return f"{label} {live_form.task_name(str(value)) if name == 'task' else value_words(name, value)}"
+        return f"{label} {live_form.value_words(name, value)}"
 
     return ", ".join(words(name, value) for name, value in settings.items())
 

@@ -8,7 +8,7 @@ import os
 import streamlit as st
 
 from app import live_form
-from app.live import evaluation, groups, scenarios
+from app.live import evaluation, groups, knobs, scenarios
 from app.live.board import board
 from app.live.orders import take_pace
 from app.live.source import chosen_run, first_look, other_active
@@ -37,6 +37,9 @@ def section(source: Reader) -> None:
     if every is None:
         get_ready(source)
         st.fragment(lambda: watch(source, run_id), run_every=WATCH_EVERY)()
+    if look is not None and look.run.active:
+        with st.container(key="live-knobs"):
+            st.fragment(lambda: knobs.section(source, look.run.id), run_every=knobs.EVERY)()
     with st.container(key="live-board"):
         st.fragment(lambda: board(source, run_id, polling=every is not None), run_every=every)()
     drawn = UNDER[_under()]
