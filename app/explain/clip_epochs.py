@@ -83,16 +83,16 @@ def distinct(both: Epochs) -> list[tuple[int, int]]:
 def lines(both: Epochs) -> list[str]:
     """Return the update, and the first one in numbers for the sample that goes furthest."""
     i = both.farthest
-    p, a, n = float(both.probs[i]), float(both.advantages[i]), both.size
+    p, n = float(both.probs[i]), both.size
     slope = float(both.clipped.gradients[0, i])
-    others = slope - a * (1 - p) / n
+    drive, total = float(both.clipped.drives[0, i]), float(both.clipped.drives[0].sum())
     last = float(both.clipped.ratios[-1, i])
     return [
         r"\theta &\leftarrow \theta + \eta\,\frac{1}{G}\sum_i \frac{\partial J_i}{\partial\log\pi(o_i)}"
         r"\,\nabla_\theta \log\pi(o_i)",
-        rf"\frac{{\partial J}}{{\partial\theta_{{{i + 1}}}}} &= \frac{{A_{{{i + 1}}}(1 - \pi_{{{i + 1}}})}}{{G}}"
-        rf" - \frac{{\pi_{{{i + 1}}}}}{{G}}\sum_{{j \neq {i + 1}}} A_j"
-        rf" = \frac{{{latex(a)} \cdot {latex(1 - p)}}}{{{n}}} + {bracketed(others)}"
+        rf"\frac{{\partial J}}{{\partial\theta_{{{i + 1}}}}} &= \frac{{1}}{{G}}"
+        rf"\Big(D_{{{i + 1}}} - \pi_{{{i + 1}}} \sum_j D_j\Big),\qquad D_j = \frac{{\partial J_j}}{{\partial\log\pi}}",
+        rf"&= \tfrac{{1}}{{{n}}} \big({latex(drive)} - {latex(p)} \cdot {bracketed(total)}\big)"
         rf" = {latex(slope, sign=True)}\quad\text{{(first update)}}",
         rf"r_{{{i + 1}}} &= \frac{{\pi_\theta(o_{{{i + 1}}})}}{{\pi_{{\mathrm{{old}}}}(o_{{{i + 1}}})}}"
         rf" = \frac{{{latex(p * last)}}}{{{latex(p)}}} = {latex(last)}\quad\text{{(after the last)}}",

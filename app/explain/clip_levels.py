@@ -71,14 +71,12 @@ def group_pulls(lens: Lens) -> list[tuple[int, float]]:
 
 def pull_lines(own: Pulls) -> list[str]:
     """Return GSPO's and Dr. GRPO's pull on one token: symbols, numbers, results."""
-    r, n = latex(own.token), own.length
+    r, n, divisor = latex(own.token), own.length, f"{own.constant:.0f}"
     return [
-        rf"\mathrm{{GSPO}}:\quad \frac{{\partial J}}{{\partial\log\pi_t}} &= \frac{{1}}{{G}}\, \frac{{1}}{{|o|}}\, s A"
-        rf" = \frac{{A}}{{G}} \cdot \frac{{{r}}}{{{n}}} = \frac{{A}}{{G}} \cdot {_fine(own.at['gspo'])}",
-        rf"\text{{token mean in each completion}}:\quad &\quad\; \frac{{A}}{{G}} \cdot \frac{{r_t}}{{|o|}}"
-        rf" = \frac{{A}}{{G}} \cdot {_fine(own.at['grpo'])}",
-        rf"\text{{constant}}\ C = {own.constant:.0f}:\quad &\quad\; \frac{{A}}{{G}} \cdot \frac{{r_t}}{{C}}"
-        rf" = \frac{{A}}{{G}} \cdot {_fine(own.at['dr_grpo'])}",
+        r"\frac{\partial J}{\partial\log\pi_t} &= \frac{A}{G} \times \text{pull}",
+        rf"\mathrm{{GSPO}}:\quad \frac{{1}}{{|o|}}\, s &= \frac{{{r}}}{{{n}}} = {_fine(own.at['gspo'])}",
+        rf"\text{{token mean}}:\quad \frac{{1}}{{|o|}}\, r_t &= \frac{{{r}}}{{{n}}} = {_fine(own.at['grpo'])}",
+        rf"\text{{constant}}:\quad \frac{{1}}{{C}}\, r_t &= \frac{{{r}}}{{{divisor}}} = {_fine(own.at['dr_grpo'])}",
     ]
 
 

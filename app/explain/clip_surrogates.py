@@ -184,7 +184,10 @@ def _held(symbols: str, numbers: Callable[[Drawn], str]) -> Callable[[Drawn], li
     """Return the line of a weight that the gradient takes as a constant."""
 
     def held(one: Drawn) -> list[str]:
-        return [rf"c &= {symbols} = {numbers(one)} = {latex(_factor(one))}\quad\text{{(held constant)}}"]
+        return [
+            rf"c &= {symbols} \quad\text{{(held constant)}}",
+            rf"&= {numbers(one)} = {latex(_factor(one))}",
+        ]
 
     return held
 

@@ -10,7 +10,7 @@ import numpy as np
 from app import lens as lenses
 from app.asked import asked
 from app.bench import bench_cases
-from app.explain import clip, gradients, loss, reduction
+from app.explain import clip, clip_epochs, gradients, loss, reduction
 from app.explain import kl as divergence
 from app.lens import Lens
 from app.numbers import plain, short, signed
@@ -118,16 +118,14 @@ def _range(lens: Lens) -> tuple[float, float]:
     return 1 - lens.values["eps_low"], 1 + lens.values["eps_high"]
 
 
-def _clipped(lens: Lens) -> Numbers:
+def _updates(lens: Lens) -> Numbers:
+    both = clip_epochs.run(lens)
     low, high = _range(lens)
-    mask = lens.terms.mask
-    ratio, sign = lens.terms.ratio[mask], np.broadcast_to(np.sign(lens.advantages)[:, None], mask.shape)[mask]
+    shares = both.clipped.clip_ratios
     return {
-        "low": short(low), "high": short(high), "total": str(ratio.size),
-        "ones": str(int((ratio == 1).sum())),
-        "outside": str(int(((ratio < low) | (ratio > high)).sum())),
-        "below": str(int(((ratio < low) & (sign < 0)).sum())),
-        "above": str(int(((ratio > high) & (sign > 0)).sum())),
+        "low": short(low), "high": short(high), "total": str(both.size), "updates": str(both.updates),
+        "far": plain(float(both.clipped.ratios[-1, both.farthest]), 2), "outside": str(int(both.outside.sum())),
+        "first": str(int(np.argmax(shares > 0)) + 1 if shares.any() else both.updates),
     }  # fmt: skip
 
 
@@ -393,8 +391,8 @@ def _memory(lens: Lens) -> Numbers:
 
 NUMBERS: Mapping[str, Callable[[Lens], Numbers]] = {
     "loss-zero": _pulls, "loss-negative": _negative, "loss-rises": _rises, "zero-std-moves": _kl_only,
-    "credit": _credit, "exp-detach": _slopes, "clip-zero": _clipped, "clip-one-epoch": _clipped,
-    "unbounded": _unbounded, "clip-keeps": _clipped, "clip-higher": _higher, "sequence-ratio": _levels,
+    "credit": _credit, "exp-detach": _slopes, "clip-zero": _updates, "clip-one-epoch": _updates,
+    "unbounded": _unbounded, "clip-keeps": _updates, "clip-higher": _higher, "sequence-ratio": _levels,
     "ratio-bf16": _levels, "group-size": _group_size, "divide-std": _extremes, "std-direction": _direction,
     "self-mean": _inclusion, "unscored": _unscored, "minority": _extremes, "which-std": _which_std,
     "k3-kl": _expected, "kl-gradient": _trap, "k3-stale": _stale, "kl-refresh": _refresh, "kl-spike": _spike,

@@ -70,7 +70,7 @@ def _range(row: Row, high: float) -> list[float]:
     values = row.curve.objective
     low, top = float(values.min()), float(values.max())
     size = max(top - low, 0.1)
-    return [low - 0.08 * size, top + 0.62 * size]
+    return [low - 0.12 * size, max(top, 0.0) + 0.46 * size]
 
 
 def _flat(colors: Palette, row: Row, region: Region, yaxis: str) -> Trace:
@@ -81,12 +81,12 @@ def _flat(colors: Palette, row: Row, region: Region, yaxis: str) -> Trace:
 
 def _probe(colors: Palette, ratio: float, row: Row, yaxis: str) -> Trace:
     value, slope = row.probe
-    arrow = "" if slope == 0 else " →" if slope > 0 else " ←"
+    said = "chart.slope_none" if slope == 0 else "chart.slope_up" if slope > 0 else "chart.slope_down"
     return {
         "type": "scatter", "mode": "markers+text", "x": [float(ratio)], "y": [float(value)], "yaxis": yaxis,
         "marker": {"size": 14, "color": colors.page if slope == 0 else colors.sign(slope),
                    "line": {"width": 3, "color": colors.ink}},
-        "text": [t("chart.slope_of_a", value=short(abs(slope))) + arrow], "textposition": "bottom center",
+        "text": [t(said)], "textposition": "bottom center",
         "textfont": {"size": 13, "color": colors.ink}, "hoverinfo": "skip", "cliponaxis": False,
     }  # fmt: skip
 
@@ -152,16 +152,18 @@ def min_and_max(colors: Palette, sides: Sequence[Side], *, clip: dict[str, Any],
         )
     said = f"━━ {t('chart.min_right')}    ╍╍ {t('chart.max_wrong')}"
     notes.append(
-        note(said, 1, 1, colors.muted, size=13, xref="paper", yref="paper", xanchor="right", yanchor="bottom", yshift=6)
+        note(
+            said, 1, 1, colors.muted, size=13, xref="paper", yref="paper", xanchor="right", yanchor="bottom", yshift=26
+        )
     )
-    margin = {"l": 8, "r": 12, "t": 32, "b": 8}
-    return figure(data, layout(colors, height=480, margin=margin, shapes=shapes, annotations=notes, **axes))
+    margin = {"l": 8, "r": 12, "t": 52, "b": 8}
+    return figure(data, layout(colors, height=510, margin=margin, shapes=shapes, annotations=notes, **axes))
 
 
 def _both(side: Side, name: str) -> list[float]:
     values = np.concatenate([getattr(side.right, name), getattr(side.wrong, name), [0.0]])
     low, high = float(values.min()), float(values.max())
-    pad = 0.16 * max(high - low, 0.1)
+    pad = 0.22 * max(high - low, 0.1)
     return [low - pad, high + pad]
 
 

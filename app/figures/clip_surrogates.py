@@ -31,7 +31,8 @@ def surrogates(
 ) -> Figure:
     """Return value (above) and weight of the gradient (below) against the ratio that the surrogate reads.
 
-    Faint lines: the group's other advantages. Dotted, below: the slope of the value, where that is not the gradient.
+    Faint lines: the group's other advantages. Dotted, below: the slope of the value, where that is not the gradient;
+    of the first surrogate if both have one.
     """
     own = colors.sign(first.at.advantage)
     grid, rows = others
@@ -40,8 +41,9 @@ def surrogates(
         data.append(line(grid, value, own, width=1.2, hoverinfo="skip"))
         data.append(line(grid, gradient, own, width=1.2, yaxis="y2", hoverinfo="skip"))
     if second is not None:
-        data += _curves(colors, second, colors.second, dash="dash", width=3)
-    data += _curves(colors, first, own, dash="solid", width=3.5)
+        alone = second.parted and not first.parted
+        data += _curves(colors, second, colors.second, dash="dash", width=3, dotted=alone)
+    data += _curves(colors, first, own, dash="solid", width=3.5, dotted=first.parted)
     data += [tokens(colors, points, points.objective, "y"), tokens(colors, points, points.slope, "y2")]
     if second is not None:
         data += _probes(colors, second, colors.second, "bottom center")
@@ -62,13 +64,13 @@ def surrogates(
     )
 
 
-def _curves(colors: Palette, one: Drawn, color: str, *, dash: str, width: float) -> list[Trace]:
+def _curves(colors: Palette, one: Drawn, color: str, *, dash: str, width: float, dotted: bool) -> list[Trace]:
     style: dict[str, Any] = {"width": width, "dash": dash, "hoverinfo": "skip"}
     data = [
         line(one.curve.ratio, one.curve.objective, color, **style),
         line(one.curve.ratio, one.curve.gradient, color, yaxis="y2", **style),
     ]
-    if one.parted:
+    if dotted:
         faint = {"width": 1.8, "dash": "dot", "hoverinfo": "skip", "opacity": 0.9}
         data.append(line(one.curve.ratio, one.curve.value_slope, colors.muted, yaxis="y2", **faint))
     if one.branch is not None:
