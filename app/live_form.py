@@ -154,7 +154,11 @@ def in_full(config: RunConfig) -> str:
     text = t("live.this_run", summary=summary(config), epochs=config.inner_epochs, seed=config.seed, **numbers)
     others = [field.name for field in MORE if getattr(config, field.name) != getattr(DEFAULT, field.name)]
     return " · ".join(
-        [text, *models.in_words(config), *(f"{t(f'live.set.{name}')} {value_words(name, getattr(config, name))}" for name in others)]
+        [
+            text,
+            *models.in_words(config),
+            *(f"{t(f'live.set.{name}')} {value_words(name, getattr(config, name))}" for name in others),
+        ]
     )
 
 
