@@ -23,7 +23,7 @@ LEAST = 0.02  # the picture begins at this ratio: log 0 is not a number
 WIDEST = 10.0
 MOST_CURVES = 4
 READS_LOGP = ("policy_gradient", "cispo", "vespo", "dppo_tv", "dppo_kl", "dro")
-STOPPED = ("cispo", "vespo", "dppo_tv", "dppo_kl")  # their value and their gradient part
+STOPPED = ("cispo", "vespo", "dppo_tv", "dppo_kl")  # their weight is a constant for the gradient
 THROUGH_RATIO = ("clip", "unclipped", "sapo", "kl_cov", "clip_cov")
 LEVELLED = (*THROUGH_RATIO, "cispo", "dppo_tv", "dppo_kl")  # read the ratio at the objective's level
 
@@ -53,8 +53,8 @@ class Drawn:
 
     @property
     def parted(self) -> bool:
-        """Whether the slope of the value is not what the trainer follows, for some ratio in the picture."""
-        return not np.allclose(self.curve.gradient, self.curve.value_slope, rtol=1e-4, atol=1e-6, equal_nan=True)
+        """Whether the slope of the value is not what the trainer follows: a part of it counts as a constant."""
+        return self.objective.surrogate in STOPPED
 
 
 def advantage(lens: Lens) -> float:
