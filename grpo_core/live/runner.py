@@ -99,7 +99,7 @@ def _beginning(run_id: str, store: RunStore, kept: Checkpoints | None, step: int
         if step not in there:
             raise ValueError(f"step={step!r} has no checkpoint: accepted are {', '.join(map(str, there))}")
         return there[step]
-    end = store.last_event(run_id) or {}
+    end = store.last_event(run_id, "end")
     return kept.good() if end.get("cause") == "diverged" else kept.newest()
 
 

@@ -401,14 +401,6 @@ class RunStore:
             values = {"step": step, "group_bytes": _group_bytes(db, run_id)}
             db.execute(_RUNS.update().where(_RUNS.c.id == run_id).values(**values))
 
-    def last_event(self, run_id: str, kind: str | None = None) -> dict[str, Any] | None:
-        """Give the newest event of a run, or the newest of a kind; None when there is none."""
-        query = sa.select(_EVENTS.c.data).where(_EVENTS.c.run_id == run_id)
-        query = query if kind is None else query.where(_EVENTS.c.event == kind)
-        with self._read() as db:
-            data = db.execute(query.order_by(_EVENTS.c.seq.desc()).limit(1)).scalar()
-        return None if data is None else json.loads(data)
-
     def metrics(self, run_id: str, after: int = 0, limit: int | None = None) -> list[dict[str, Any]]:
         """Give the light rows after a sequence number, oldest first: seq, event, step, seconds, every metric."""
         query = (
@@ -419,6 +411,13 @@ class RunStore:
         )
         with self._read() as db:
             return [{**json.loads(data), "seq": seq} for seq, data in db.execute(query)]
+
+    def last_event(self, run_id: str, event: str) -> dict[str, Any]:
+        """Give the newest light row of one kind, {} when there is none."""
+        query = sa.select(_EVENTS.c.data).where(_EVENTS.c.run_id == run_id, _EVENTS.c.event == event)
+        with self._read() as db:
+            data = db.execute(query.order_by(_EVENTS.c.seq.desc()).limit(1)).scalar()
+        return {} if data is None else dict(json.loads(data))
 
     def step_groups(self, run_id: str, step: int | None = None) -> dict[str, Any]:
         """Give the groups of a step, or of the newest one: {"step", "groups", "ratio_histogram"}.

@@ -4,7 +4,9 @@ Events are plain data, one dictionary each, in this order: "start", "eval" at st
 "eval" every so often and a "command" for each command as it takes effect, and a last "end".
 """
 
+import math
 import random
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -44,7 +46,7 @@ from grpo_core.live.model import Policy, device_name, load_policy, start_policy,
 from grpo_core.live.pretrained import check_start
 from grpo_core.live.rollout import Rollout, encode, sample
 from grpo_core.live.task_files import task_of
-from grpo_core.live.tasks import TASKS, Score, Task  # noqa: F401
+from grpo_core.live.tasks import TASKS, Problem, Score, Task  # noqa: F401
 from grpo_core.live.update import DivergedError, Optimizer, UpdateInputs, update
 
 Event = dict[str, Any]
@@ -92,7 +94,12 @@ def train(
             yield from keeper.after_step()
     except DivergedError as error:
         reason = f"Step {run.step + 1} cannot be taken: {error}. The weights are those of step {run.step}."
-        yield run.event("end", state="failed", reason=reason, cause="diverged", **keeper.way_back())
+        yield run.event("end", state="failed", reason=reason + keeper.advice(), cause="diverged", **keeper.way_back())
+        return
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        yield run.event("end", state="failed", reason=_memory_words(run), cause="out_of_memory", **keeper.way_back())
         return
     yield from keeper.save()
     yield run.event("end", state="stopped" if run.stopped else "finished", reason="")
@@ -137,6 +144,30 @@ class _Keeper:
         """Name the step of the last good checkpoint, where there is one."""
         good = self.checkpoints.good() if self.checkpoints else None
         return {} if good is None else {"checkpoint": good.step}
+
+    def advice(self) -> str:
+        """Say what helps after a loss that is no number."""
+        step = self.way_back().get("checkpoint")
+        start = f" Go on from the checkpoint of step {step}" if step is not None else " Begin again"
+        return f"{start} with a learning rate below {self.run.config.learning_rate:g}."
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Say whether an error means that memory is used up: it has another name on every device."""
+    signs = ("out of memory", "can't allocate memory", "not enough memory")
+    return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in signs)
+
+
+def _memory_words(run: "Run") -> str:
+    """Say what to lower, with the values it has."""
+    config = run.config
+    parts = {"prompts_per_step": config.prompts_per_step, "group_size": config.group_size}
+    parts |= {"max_new_tokens": config.max_new_tokens}
+    values = ", ".join(f"{name} (now {value})" for name, value in parts.items())
+    return (
+        f"The device ran out of memory in step {run.step + 1}. Lower one of {values}: a step holds {config.rows} "
+        f"completions at once. The weights are those of step {run.step}."
+    )
 
 
 @dataclass(frozen=True)
@@ -192,6 +223,7 @@ class Run:
         self.held_out = self.task.held_out(config.eval_prompts)
         self.step = self.tokens = self.events = 0
         self.accuracy: float | None = None
+        self.raised = 0
         self.stopped = self.paused = False
         self.train_seconds = self._paused_seconds = 0.0
         self._began = self._due = time.perf_counter()
@@ -256,7 +288,7 @@ class Run:
         clock.lap("probe")
         self.step += 1
         measured = {**_behaviour(drawn, self.config), **_distances(rollout, probe), **self._refilled(drawn, judged)}
-        measured |= self.task.troubles()
+        measured |= self._troubles()
         pulls = advantage_statistics(judged.advantages.advantages)
         metrics = {**learned, **measured, **pulls, **self._settings(), **self._speed(drawn.rollout, clock)}
         groups = group_events(self.policy, judged, probe)
@@ -290,9 +322,35 @@ class Run:
         clock.lap("sampling")
         rows = _own_tokens(rollout)
         texts, each = self.policy.texts(rows), [problem for problem in problems for _ in range(self.config.group_size)]
-        scores = [self._or_failed(score) for score in self.task.scores(texts, each, [len(row) for row in rows])]
+        scores = [self._or_failed(score) for score in self._scores(texts, each, rows)]
         clock.lap("scoring")
         return Draw(problems, rollout, rows, texts, scores)
+
+    def _scores(self, texts: list[str], problems: list[Problem], rows: list[list[int]]) -> list[Score]:
+        """Judge completions. A verifier that raises is asked for one at a time; what it cannot score is counted."""
+        lengths = [len(row) for row in rows]
+        try:
+            found = self.task.scores(texts, problems, lengths)
+        except MemoryError:
+            raise
+        except Exception:
+            found = [self._score(*one) for one in zip(texts, problems, lengths, strict=True)]
+        return [score if _finite_reward(score) else replace(score, reward=None) for score in found]
+
+    def _score(self, text: str, problem: Problem, length: int) -> Score:
+        try:
+            return self.task.scores([text], [problem], [length])[0]
+        except Exception as error:
+            if not self.raised:
+                print(f"The verifier raised {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            self.raised += 1
+            return Score(None, 0.0, 0.0)
+
+    def _troubles(self) -> dict[str, float]:
+        """What the verifier could not do in this step, by kind."""
+        found, raised = self.task.troubles(), self.raised
+        self.raised = 0
+        return {**found, "verifier/raised": found.get("verifier/raised", 0.0) + raised} if raised else found
 
     def _or_failed(self, score: Score) -> Score:
         """Leave some completions unscored, where the run's verifier is to fail now and then."""
@@ -322,7 +380,7 @@ class Run:
             return None
         likeliest = self._sample(draw.rollout.prompts, 1, greedy=torch.ones(len(draw.problems), dtype=torch.bool))
         rows = _own_tokens(likeliest)
-        scores = self.task.scores(self.policy.texts(rows), draw.problems, [len(row) for row in rows])
+        scores = self._scores(self.policy.texts(rows), draw.problems, rows)
         return as_rewards([score.reward for score in scores])
 
     def _refilled(self, drawn: Draw, judged: _Judged) -> dict[str, float]:
@@ -548,6 +606,7 @@ def _behaviour(drawn: Draw, config: RunConfig) -> dict[str, float]:
         **rewards,
         **{f"rewards/{part}/mean": _mean_part(drawn, part) for part in ("accuracy", "format")},
         **{f"groups/{kind}": float(count) for kind, count in kinds.items()},
+        "completions/unscored": float(np.isnan(drawn.rewards).sum()),
         "completions/unscored_ratio": float(np.isnan(drawn.rewards).mean()),
         **length_statistics(drawn.lengths.reshape(-1), ~drawn.rollout.finished.cpu().numpy()),
         "entropy": float(masked_mean(drawn.rollout.entropy, drawn.rollout.completions.mask)),
@@ -581,6 +640,10 @@ def _ratios(rollout: Rollout, probe: _Probe, config: RunConfig) -> Event:
     picture = {"edges": [round(x, 6) for x in edges.tolist()], "counts": counts.tolist()}
     epsilons = {"epsilon_low": config.epsilon_low, "epsilon_high": config.epsilon_high}
     return {**_rounded(ratio_statistics(ratio, mask, **epsilons)), "ratio_histogram": picture}
+
+
+def _finite_reward(score: Score) -> bool:
+    return score.reward is None or math.isfinite(score.reward)
 
 
 def _own_tokens(rollout: Rollout) -> list[list[int]]:
