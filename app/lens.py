@@ -29,13 +29,16 @@ from grpo_core import (
     weighted_sum,
 )
 from grpo_core.kl_gradients import estimator_moments
-from grpo_core.ratios import LOG_RATIO_CAP
+from grpo_core.ratios import LOG_RATIO_CAP, ratio_from_log
 from grpo_core.token_gradients import TokenGradients, gradients_of
 
 
 @dataclass(frozen=True)
 class Lens:
-    """A group with everything the settings make of it. `no_reference`: beta was set, but the group has no reference."""
+    """A group with everything the settings make of it. `no_reference`: beta was set, but the group has no reference.
+
+    `whole`: completions and training tokens of the step whose loss the group is a part of; None: the group is all of it.
+    """
 
     group: Group
     values: Mapping[str, Any]
@@ -45,6 +48,7 @@ class Lens:
     scores: GroupAdvantages
     terms: LossTerms
     no_reference: bool
+    whole: tuple[int, int] | None = None
 
     @property
     def advantages(self) -> np.ndarray:
@@ -153,7 +157,8 @@ def is_capped(ratio: float) -> bool:
 def drift_curve(token_ratio: float, tokens: int) -> tuple[np.ndarray, np.ndarray]:
     """Return lengths and the trajectory ratio at each of them."""
     lengths = np.unique(np.linspace(1, max(tokens, 2), 60).astype(int))
-    return lengths, np.array([drift(token_ratio, int(n))["trajectory"] for n in lengths])
+    summed = np.log(token_ratio) * lengths[:, None]  # the sum over a completion's tokens, which are all alike
+    return lengths, ratio_from_log(summed, np.ones_like(summed, dtype=bool), level="trajectory")[:, 0]
 
 
 def graph_slopes(advantage: float, values: Mapping[str, Any], *, step: float = 1e-5) -> dict[str, float]:

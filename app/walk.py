@@ -402,7 +402,7 @@ def kl_lines(lens: Lens, at: Chain) -> list[str]:
 
 def weight_line(lens: Lens, at: Chain) -> str:
     """Return the token's weight under the aggregation."""
-    size, tokens = len(lens.batch.mask), int(lens.terms.mask.sum())
+    size, tokens = lens.whole or (len(lens.batch.mask), int(lens.terms.mask.sum()))
     constant = plain(lens.objective.constant or 1.0)
     symbols, numbers = {
         "sequence_mean": (r"\frac{1}{G\,|o|}", rf"\frac{{1}}{{{size} \cdot {at.length}}}"),

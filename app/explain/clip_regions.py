@@ -122,9 +122,11 @@ def max_lines(lens: Lens, side: Side) -> list[str]:
     held = min(max(r, 1 - clip["epsilon_low"]), 1 + clip["epsilon_high"])
     inside = rf"{latex(r, 2)} \cdot {bracketed(a)},\; {latex(held, 2)} \cdot {bracketed(a)}"
     return [
-        rf"J &= \min\big(r A,\, \mathrm{{clip}}(r) A\big) = \min({inside}) = {latex(side.at_right[0], sign=True)}",
+        r"J &= \min\big(r A,\, \mathrm{clip}(r) A\big)",
+        rf"&= \min({inside}) = {latex(side.at_right[0], sign=True)}",
         rf"\frac{{\partial J}}{{\partial r}} &= {latex(side.at_right[1], sign=True)}",
-        rf"J' &= \max\big(r A,\, \mathrm{{clip}}(r) A\big) = \max({inside}) = {latex(side.at_wrong[0], sign=True)}",
+        r"J' &= \max\big(r A,\, \mathrm{clip}(r) A\big)",
+        rf"&= \max({inside}) = {latex(side.at_wrong[0], sign=True)}",
         rf"\frac{{\partial J'}}{{\partial r}} &= {latex(side.at_wrong[1], sign=True)}",
     ]
 

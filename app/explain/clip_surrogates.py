@@ -160,9 +160,9 @@ def lines(lens: Lens, one: Drawn) -> list[str]:
     chain = _chain(at)
     value = walk.objective_lines(replace(lens, objective=one.objective), chain)[:-1]
     symbols, numbers = _DRIVE[name](one)
-    if at.saturated:
-        numbers = r"\text{flat}"
-    drive = rf"D &= \frac{{\partial J}}{{\partial\log\pi}} = {symbols} = {numbers} = {latex(at.gradient, sign=True)}"
+    way = rf"{latex(at.gradient)} \quad\text{{(flat)}}" if at.saturated else rf"{symbols} = {numbers}"
+    result = "" if at.saturated else rf" = {latex(at.gradient, sign=True)}"
+    drive = rf"D &= \frac{{\partial J}}{{\partial\log\pi}} = {way}{result}"
     return [*(_HELD[name](one) if name in _HELD else []), *value, drive]
 
 

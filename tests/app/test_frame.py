@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import plotly.graph_objects as go
 import pytest
 
@@ -12,6 +10,7 @@ from app.figures.base import LIGHT, axis, enlarged, figure, layout, line
 from app.frame import PARTS, Frame
 from app.params import PARAMS
 from app.words import catalogue
+from tests.app.driving import pictures
 
 
 @pytest.mark.parametrize(
@@ -119,14 +118,14 @@ def test_an_unknown_part_is_said_on_the_page(open_page):
 
 def test_presentation_enlarges_type_and_pictures(open_page):
     small, large = open_page("clip"), open_page("clip", {"present": "1"})
-    before, after = (json.loads(at.get("plotly_chart")[0].proto.spec) for at in (small, large))
+    before, after = (pictures(at)[0] for at in (small, large))
     go.Figure(after)
     assert after["layout"]["height"] > before["layout"]["height"]
     assert after["layout"]["xaxis"]["tickfont"]["size"] > before["layout"]["xaxis"]["tickfont"]["size"]
     assert after["data"][-1]["x"] == before["data"][-1]["x"]
     assert any("font-size" in element.proto.body for element in large.get("html"))
     large.button(key="present").click().run()
-    assert json.loads(large.get("plotly_chart")[0].proto.spec) == before
+    assert pictures(large)[0] == before
 
 
 def test_enlarging_leaves_data_and_a_bars_own_width_alone():

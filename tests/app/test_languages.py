@@ -27,7 +27,7 @@ PAGES = (
     "live",
 )  # fmt: skip
 VIEWS = {
-    "advantages": ("adv_view",), "clip": ("clip_view",), "kl": ("kl_view",), "reduction": ("red_view",),
+    "advantages": ("adv_view",), "clip": ("clip_view", "levels_view"), "kl": ("kl_view",), "reduction": ("red_view",),
     "loss": ("loss_view",), "gradients": ("grad_view",), "ppo": ("ppo_view", "critic_view", "trust_view", "dpo_view"),
     "sampling": ("samp_view",), "rewards": ("rew_view",),
 }  # fmt: skip
