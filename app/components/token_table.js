@@ -3,6 +3,7 @@
 //
 // data.rows: [{key, name, note, texts, levels, numbers, flags, from, total, sum}]
 //   levels: -100..100, the strength of the colour; numbers: the value as text; flags: 1 saturated, 2 does not train;
+//   facts: for each token all there is to say on hovering, in the order of data.fact_names; only if there is more;
 //   from, total: which part of a long completion this is; key: changes when the texts do.
 // data.selected: [completion, position] or null; data.seen: the newest choice the server has answered.
 // Texts come from strangers: they are only ever set as textContent.
@@ -112,7 +113,7 @@ function paint(row, spec, data) {
     const state = flag & 2 ? data.words.masked : flag & 1 ? data.words.saturated : "";
     const said = [spec.numbers[k], state].filter(Boolean).join(", ");
     cell.setAttribute("aria-label", text.textContent + ": " + said);
-    cell.title = said;
+    cell.title = spec.facts ? data.fact_names.map((name, i) => `${name}: ${spec.facts[k][i]}`).join("\n") : said;
   });
 }
 

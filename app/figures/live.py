@@ -1,4 +1,4 @@
-"""Pictures of the Live page: the main curve, the ratio histogram, and a group's tokens."""
+"""Pictures of the Live page: the main curve, and the histogram of a step's ratios."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from app.figures.base import FONT, Figure, Palette, Trace, axis, band, figure, layout, note, rule, safe
-from app.numbers import MISSING, plain, short, signed
+from app.numbers import plain, short
 from app.words import t
 
 Column = Sequence[float | None]
@@ -169,84 +169,6 @@ def ratios(
     )
 
 
-# A group's tokens
-
-
-@dataclass(frozen=True)
-class Token:
-    """One token of a completion: its text, the value that colours it, and what is said about it in full."""
-
-    text: str
-    value: float
-    facts: tuple[str, ...]
-    clipped: bool = False
-
-
-def tokens(colors: Palette, rows: Sequence[Sequence[Token]], names: Sequence[str], *, width: int) -> Figure:
-    """Return completions as rows of cells as wide as their texts, coloured around zero; a long row wraps at `width`.
-
-    `names`: what stands before each row.
-    """
-    cells, places, lines = _flow(rows, width)
-    reach = max([abs(token.value) for row in rows for token in row], default=0.0) or 1.0
-    trace = {
-        "type": "bar", "orientation": "h",
-        "x": [cell[2] for cell in cells], "base": [cell[1] for cell in cells], "y": [cell[0] for cell in cells],
-        "text": [_visible(cell[3].text) for cell in cells], "textposition": "inside", "insidetextanchor": "middle",
-        "textangle": 0, "constraintext": "inside",
-        "insidetextfont": {"size": 13, "color": [_on(colors, cell[3].value / reach) for cell in cells]},
-        "marker": {
-            "color": [cell[3].value for cell in cells],
-            "cmin": -reach, "cmax": reach, "colorscale": colors.signed_scale,
-            "line": {"width": [2.5 if cell[3].clipped else 1 for cell in cells],
-                     "color": [colors.entropy if cell[3].clipped else colors.grid for cell in cells]},
-        },
-        "customdata": ["<br>".join(cell[3].facts) for cell in cells],
-        "hovertemplate": "%{customdata}<extra></extra>",
-    }  # fmt: skip
-    return figure(
-        [trace],
-        house(
-            colors,
-            height=30 * lines + 16,
-            margin={"l": 8, "r": 8, "t": 4, "b": 4},
-            bargap=0.12,
-            xaxis=axis(colors, range=[0, width], visible=False),
-            yaxis=axis(
-                colors, range=[lines - 0.5, -0.5], tickvals=places, ticktext=list(names),
-                showgrid=False, zeroline=False, ticks="", tickfont=tick_font(colors, 13),
-            ),
-        ),
-    )  # fmt: skip
-
-
-def _flow(rows: Sequence[Sequence[Token]], width: int) -> tuple[list[tuple[int, float, float, Token]], list[int], int]:
-    """Lay tokens out like words on lines: (line, left, width, token) each, the first line of each row, all lines."""
-    cells: list[tuple[int, float, float, Token]] = []
-    places: list[int] = []
-    line = 0
-    for row in rows:
-        places.append(line)
-        left = 0.0
-        for token in row:
-            size = token_width(token.text)
-            if left and left + size > width:
-                line, left = line + 1, 0.0
-            cells.append((line, left, size, token))
-            left += size
-        line += 1
-    return cells, places, line
-
-
-def token_width(text: str) -> float:
-    """Return the width of a token's cell, in letters."""
-    return max(2.6, min(len(text), 24) + 1.4)
-
-
-def _visible(text: str) -> str:
-    return safe(text.replace(" ", "␣"), 24)
-
-
 # Small things
 
 
@@ -259,11 +181,6 @@ def house(colors: Palette, *, height: int, **more: Any) -> dict[str, Any]:
         "font": {"family": FONT, "size": 13, "color": colors.ink},
     }
     return layout(colors, height=height, modebar=bar, hoverlabel=hover, **more)
-
-
-def _on(colors: Palette, share: float) -> str:
-    """Return the colour of text on a cell of that strength."""
-    return "#FFFFFF" if abs(share) > 0.5 else colors.ink
 
 
 def tick_font(colors: Palette, size: int) -> dict[str, Any]:
@@ -285,16 +202,3 @@ def faded(color: str) -> str:
     """Return a colour for filling an area."""
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.55)"
-
-
-def facts(token: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what hovering over a token says, one line each: exact values, and a dash for what was not measured."""
-    lines = [f"<b>{_visible(token['text'])}</b>"]
-    for name in ("pull", "advantage", "weight", "logp_old", "logp_new", "ratio", "logp_ref", "kl", "entropy"):
-        value = token.get(name)
-        form = signed if name in ("pull", "advantage") else plain
-        text = MISSING if value is None else form(value, 6 if name in ("pull", "weight") else 4)
-        lines.append(f"{t(f'live.token.{name}')}: {text}")
-    if token.get("clipped"):
-        lines.append(t("live.token.clipped"))
-    return tuple(lines)

@@ -11,13 +11,13 @@ import streamlit as st
 from app import state
 from app.components import component
 from app.figures import live as figures
-from app.figures.live import Token
-from app.live.tokens import step_tokens
+from app.live import microscope
+from app.live.changes import settings_at
 from app.live_plot import live_plot
 from app.live_reader import Look, Reader
-from app.numbers import plain, short, signed
+from app.numbers import plain, short
 from app.widgets import colors, literal
-from app.words import known, language, prose, t
+from app.words import known, language, t
 from grpo_core.live.config import RunConfig
 from grpo_core.live.groups import event_group
 from grpo_core.live.store import RunStoreError
@@ -25,10 +25,8 @@ from grpo_core.live.store import RunStoreError
 FOLLOW, STEP, NEWEST, GROUP, STRIP = "live-follow", "live-at-step", "live-newest", "live-group", "live-strip"
 ROW_HEIGHT = 35
 MOST_ROWS = 12  # rows of the table that show without scrolling
-MOST_HEIGHT = 460  # pixels of the token picture that show without scrolling
-NARROW, WIDE = 48, 84  # letters in a line of tokens
+RATIOS_HEIGHT = 300
 SHORT_TEXT = 36
-HEATS = ("pull", "ratio")
 
 
 def section(source: Reader, run_id: str | None) -> None:
@@ -48,7 +46,7 @@ def section(source: Reader, run_id: str | None) -> None:
         st.warning(t("live.no_groups_at", step=step), icon=":material/history_toggle_off:")
         return
     index = _strip(found["groups"], step)
-    _group(look.run.config, found, index)
+    _group(settings_at(look, step), found, index)
 
 
 def follow_newest() -> None:
@@ -135,17 +133,25 @@ def _group(config: RunConfig, found: Mapping[str, Any], index: int) -> None:
     group = found["groups"][index]
     _facts(group)
     _table(group)
-    choice, out = st.columns([3.2, 1], vertical_alignment="center", gap="medium")
+    choice, out = st.columns([3.2, 1], vertical_alignment="bottom", gap="medium")
     with choice:
-        heat = _heat_choice()
+        heat = microscope.choice()
     words: dict[str, Any] = {"help": t("live.open_help"), "icon": ":material/open_in_new:", "width": "stretch"}
     if out.button(t("live.open"), key="live-open", **words):
         open_in_explorer(config, group)
+    try:
+        step = microscope.loss_of(config, found)
+    except ValueError as error:
+        st.caption(literal(t("live.no_tokens", reason=str(error))))
+        _ratios(config, found)
+        return
     tokens, ratios = st.columns([2.1, 1], gap="medium")
     with tokens:
-        height = _tokens(config, found, index, heat)
+        place = microscope.table(step, config, index, heat, hold=lambda: _walk(found["step"]))
     with ratios:
-        _ratios(config, found, height)
+        _ratios(config, found)
+    if place is not None:
+        microscope.one(step, found, index, place)
 
 
 def _facts(group: Mapping[str, Any]) -> None:
@@ -200,77 +206,18 @@ def _part(name: str) -> str:
     return t(f"live.column.{name}") if known(f"live.column.{name}") else name
 
 
-# Its tokens, and the ratios of the step
+# The ratios of the step
 
 
-def _heat_choice() -> str:
-    chosen = st.segmented_control(
-        t("live.heat.label"), HEATS, key="live-heat", default=HEATS[0], required=True, label_visibility="collapsed",
-        format_func=lambda name: t(f"live.heat.{name}"), persist_state="session",
-    )  # fmt: skip
-    return chosen or HEATS[0]
-
-
-def _tokens(config: RunConfig, found: Mapping[str, Any], index: int, heat: str) -> int:
-    """Draw the group's tokens as a heat picture; return its height."""
-    try:
-        rows = token_facts(config, found)[index]
-    except ValueError as error:
-        st.caption(literal(t("live.no_tokens", reason=str(error))))
-        return 0
-    reach = max((abs(heat_value(heat, token)) for row in rows for token in row), default=0.0)
-    st.caption(_what_colours(config, heat, reach))
-    cells = [[_cell(heat, token) for token in row] for row in rows]
-    longest = max((sum(figures.token_width(token.text) for token in row) for row in cells), default=0.0)
-    palette = colors()
-    figure = figures.tokens(
-        palette, cells, _names(found["groups"][index]), width=int(min(max(longest, NARROW), WIDE)) + 1
-    )
-    height = min(figure["layout"]["height"], MOST_HEIGHT)
-    with st.container(height=height + 4, border=False):
-        version = (found["step"], index, heat, palette.page, language())
-        live_plot(figure, key="live-tokens", version=version, alt=t("live.alt.tokens", what=t(f"live.heat.{heat}")))
-    return height
-
-
-def _what_colours(config: RunConfig, heat: str, reach: float) -> str:
-    if heat == "pull" and reach == 0.0:
-        return t("live.nothing_to_push")
-    left_out = " " + t("live.kl_left_out") if heat == "pull" and config.beta > 0 else ""
-    return prose("live", heat, reach=plain(reach, 4)) + left_out
-
-
-def _cell(heat: str, token: Mapping[str, Any]) -> Token:
-    clipped = heat == "ratio" and bool(token["clipped"])
-    return Token(token["text"], heat_value(heat, token), figures.facts(token), clipped=clipped)
-
-
-def _names(group: Mapping[str, Any]) -> list[str]:
-    return [t("live.row", number=i, advantage=signed(a)) for i, a in enumerate(group["advantages"], start=1)]
-
-
-def token_facts(config: RunConfig, found: Mapping[str, Any]) -> Any:
-    """Return the tokens of all groups of a step; computed once for all viewers."""
-    memo = found["memo"]
-    if "tokens" not in memo:
-        memo["tokens"] = step_tokens(found["groups"], config)
-    return memo["tokens"]
-
-
-def heat_value(heat: str, token: Mapping[str, Any]) -> float:
-    """Return what colours a token: its pull, or by how much the update changed its log-probability."""
-    return float(token["pull"] if heat == "pull" else token["logp_new"] - token["logp_old"])
-
-
-def _ratios(config: RunConfig, found: Mapping[str, Any], height: int) -> None:
+def _ratios(config: RunConfig, found: Mapping[str, Any]) -> None:
     st.caption(t("live.ratios"))
     histogram = found.get("ratio_histogram")
     if not histogram:
         return
     palette = colors()
     low, high = 1 - config.epsilon_low, 1 + config.epsilon_high
-    figure = figures.ratios(palette, histogram["edges"], histogram["counts"], low=low, high=high, height=height)
-    version = (found["step"], palette.page, height, language())
+    figure = figures.ratios(palette, histogram["edges"], histogram["counts"], low=low, high=high, height=RATIOS_HEIGHT)
+    version = (found["step"], palette.page, language())
     live_plot(figure, key="live-ratios", version=version, alt=t("live.alt.ratios"))
 
 
@@ -291,7 +238,7 @@ def take_up(config: RunConfig, group: Mapping[str, Any]) -> None:
     """Make the group and its run's settings those of the explorer. ValueError if the group is too large for it."""
     state.open_group(event_group(group))
     state.put({"recipe": config.recipe})
-    own = {"beta": config.beta, "eps_low": config.epsilon_low, "eps_high": config.epsilon_high}
+    own: dict[str, Any] = {"beta": config.beta, "eps_low": config.epsilon_low, "eps_high": config.epsilon_high}
     if config.scale_rewards != "recipe":
         own["scale"] = config.scale_rewards
     state.put(own)

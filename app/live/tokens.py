@@ -1,50 +1,118 @@
-"""A step's groups seen token by token: what the loss made of each token, computed by grpo_core for the whole step."""
+"""A step's groups seen token by token: the loss that the update met, and the same loss after it, all by grpo_core."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from grpo_core import AdvantageSpec, Group, GroupBatch, loss_terms
-from grpo_core.live.config import RunConfig, objective_of
+from app.lens import Lens
+from grpo_core import (
+    AdvantageSpec,
+    Group,
+    GroupAdvantages,
+    GroupBatch,
+    LossTerms,
+    Objective,
+    as_rewards,
+    compute_advantages,
+    loss_terms,
+)
+from grpo_core.live.config import RunConfig, advantage_spec, objective_of
 from grpo_core.live.groups import event_group
+from grpo_core.token_gradients import TokenGradients, gradients_of
 
-Facts = dict[str, Any]
+BEFORE, AFTER = "before", "after"
+COMPUTED = ("ratio", "objective", "kl", "saturated", "per_token", "contribution")
+"""Parts of a loss that are computed for the whole step and then cut to one group."""
 
 
-def step_tokens(groups: Sequence[Mapping[str, Any]], config: RunConfig) -> list[list[list[Facts]]]:
-    """Return, for each group, completion and token of a step, what the update did to it.
+@dataclass(frozen=True)
+class StepLoss:
+    """The loss of a whole step: as the update began, where every ratio is 1, and seen again after it.
 
-    "pull" is weight times advantage: minus the slope of the step's loss in the token's log-probability at the policy
-    that sampled it, where every ratio is 1; positive is pushed up, and the KL term is left out. "ratio" is the token's
-    probability after the update over that before. "clipped": the ratio has left the range on the side where the token
-    is pushed no further. ValueError for an objective that cannot be computed again from what was recorded (one that
-    draws tokens at random).
+    `rewards` as recorded, one list a group.
     """
-    members = [event_group(group) for group in groups]
-    after = _batch(members, groups)
+
+    groups: tuple[Group, ...]
+    spec: AdvantageSpec
+    objective: Objective
+    before: LossTerms
+    after: LossTerms
+
+    @cached_property
+    def gradients(self) -> Mapping[str, TokenGradients]:
+        """d loss / d logp at both moments, (B, T)."""
+        return {BEFORE: gradients_of(self.before), AFTER: gradients_of(self.after)}
+
+    @cached_property
+    def scores(self) -> GroupAdvantages:
+        """The advantages with the statistics they came from: (P, G) and (P,)."""
+        recorded = np.asarray(self.before.batch.advantages).reshape(len(self.groups), -1)
+        rewards = np.stack([as_rewards(group.rewards) for group in self.groups])
+        lengths = np.stack([[len(row) for row in group.tokens] for group in self.groups])
+        try:
+            computed = compute_advantages(rewards, self.spec, lengths=lengths)
+        except ValueError:  # an estimator that wants what was not recorded: the greedy answer's reward
+            computed = compute_advantages(rewards, AdvantageSpec(scale="none"))
+        return replace(computed, advantages=recorded)
+
+    def rows(self, index: int) -> slice:
+        """Return where a group's completions stand in the step."""
+        start = sum(group.size for group in self.groups[:index])
+        return slice(start, start + self.groups[index].size)
+
+    def lens(self, index: int, moment: str) -> Lens:
+        """Return one group of the step under the step's loss, before or after the update."""
+        rows, terms = self.rows(index), self.before if moment == BEFORE else self.after
+        own = _cut(terms, rows)
+        group = self.groups[index]
+        if moment == BEFORE:
+            group = group.replace(logp=group.old_logp)
+        scores = GroupAdvantages(*(np.asarray(getattr(self.scores, f.name))[index] for f in fields(GroupAdvantages)))
+        whole = len(terms.mask), int(terms.mask.sum())
+        lens = Lens(group, {"greedy": 0.0}, self.spec, self.objective, own.batch, scores, own, False, whole)
+        gradients = self.gradients[moment]
+        lens.__dict__["gradients"] = TokenGradients(gradients.policy[rows], gradients.kl[rows])
+        return lens
+
+
+def _cut(terms: LossTerms, rows: slice) -> LossTerms:
+    """Return some completions of a loss. What depends on the whole batch keeps the values it has there."""
+    own: LossTerms = _rows(terms, rows, len(terms.mask))
+    for name in COMPUTED:
+        value = getattr(terms, name)
+        own.__dict__[name] = None if value is None else value[rows]
+    return own
+
+
+def _rows(whole: Any, rows: slice, size: int) -> Any:
+    """Return a dataclass of arrays with these rows of every array that has one for each completion."""
+    changes = {}
+    for field in fields(whole):
+        value = getattr(whole, field.name)
+        if isinstance(value, np.ndarray) and value.ndim and len(value) == size:
+            changes[field.name] = value[rows]
+        elif is_dataclass(value) and not isinstance(value, Objective):
+            changes[field.name] = _rows(value, rows, size)
+    return replace(whole, **changes)
+
+
+def step_loss(found: Mapping[str, Any], config: RunConfig) -> StepLoss:
+    """Return the loss of a step whose groups were recorded; `config` is what the step was taken with.
+
+    ValueError for an objective that cannot be computed again from what was recorded (one that draws tokens at random).
+    """
+    members = tuple(event_group(group) for group in found["groups"])
+    after = _batch(members, found["groups"])
     before = replace(after, logp=after.old_logp)
-    objective = objective_of(config)
+    objective, spec = objective_of(config), advantage_spec(config)
     if after.ref_logp is None:
         objective = objective.replace(beta=0.0)
-    at_start, at_end = loss_terms(before, objective), loss_terms(after, objective)
-    advantages = np.broadcast_to(before.advantages[:, None], before.logp.shape)
-    arrays = {
-        "pull": at_start.weights * advantages,
-        "weight": at_start.weights,
-        "advantage": advantages,
-        "logp_old": before.logp,
-        "logp_new": after.logp,
-        "ratio": np.exp(at_end.log_ratio),
-        "clipped": at_end.saturated,
-        "entropy": after.entropy,
-        "logp_ref": after.ref_logp,
-        "kl": at_start.kl,
-    }
-    return _unpadded(members, arrays)
+    return StepLoss(members, spec, objective, loss_terms(before, objective), loss_terms(after, objective))
 
 
 def _batch(members: Sequence[Group], groups: Sequence[Mapping[str, Any]]) -> GroupBatch:
@@ -58,16 +126,3 @@ def _batch(members: Sequence[Group], groups: Sequence[Mapping[str, Any]]) -> Gro
         for target, row in zip(entropy, rows, strict=True):
             target[: len(row)] = row
     return replace(batch, advantages=advantages, entropy=entropy)
-
-
-def _unpadded(members: Sequence[Group], arrays: Mapping[str, Any]) -> list[list[list[Facts]]]:
-    rows = {name: values.tolist() for name, values in arrays.items() if values is not None}
-    result, place = [], 0
-    for group in members:
-        completions = []
-        for texts in group.tokens:
-            own = [{"text": text, **{k: v[place][i] for k, v in rows.items()}} for i, text in enumerate(texts)]
-            completions.append(own)
-            place += 1
-        result.append(completions)
-    return result

@@ -11,7 +11,7 @@ from grpo_core.live.tasks import TASKS
 from grpo_core.live.verifiers import FILE_VERIFIERS
 
 if TYPE_CHECKING:
-    from grpo_core import Objective, Recipe
+    from grpo_core import AdvantageSpec, Objective, Recipe
 
 DTYPES = ("auto", "float32", "bfloat16")
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -185,6 +185,12 @@ def objective_of(config: RunConfig) -> "Objective":
     if config.surrogate != "recipe":
         objective = objective.replace(surrogate=config.surrogate, options={})
     return objective.replace(beta=config.beta, epsilon_low=config.epsilon_low, epsilon_high=config.epsilon_high)
+
+
+def advantage_spec(config: RunConfig) -> "AdvantageSpec":
+    """Give the advantages of a run: the recipe's, scaled as the run says where it says something."""
+    spec: AdvantageSpec = _recipe(config.recipe).advantage
+    return spec if config.scale_rewards == "recipe" else replace(spec, scale=config.scale_rewards)
 
 
 @dataclass(frozen=True)

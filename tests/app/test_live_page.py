@@ -113,7 +113,7 @@ def test_a_finished_run_shows_every_step(open_page, finished):
     assert numbers_of(at, "live-progress", 1) == [row["accuracy"] for row in evaluations]
     panels = data_of(at, "live-panels")["figure"]["data"]
     assert all(len(trace["y"]) == STEPS for trace in panels), [len(trace["y"]) for trace in panels]
-    for key in ("live-progress", "live-panels", "live-tokens", "live-ratios"):
+    for key in ("live-progress", "live-panels", "live-ratios", "live-probabilities"):
         drawn(at, key)
     words = " ".join(element.value for element in at.markdown).replace("\\", "")
     assert "finished" in words
@@ -137,19 +137,14 @@ def test_the_group_is_shown_exactly(open_page, finished):
     assert metrics[t("live.mean")] == f"{groups[0]['mean']:.3f}"
 
 
-def test_tokens_are_coloured_by_their_share_of_the_loss(open_page, finished):
+def test_tokens_are_coloured_by_their_pull(open_page, finished):
     store, run_id = finished
     at = sound(open_page("live"))
     group = store.step_groups(run_id, STEPS)["groups"][0]
-    trace = data_of(at, "live-tokens")["figure"]["data"][0]
-    signs = [a for a, row in zip(group["advantages"], group["tokens"], strict=True) for _ in row]
-    assert len(trace["marker"]["color"]) == len(signs)
-    assert all(
-        (value > 0) - (value < 0) == (a > 0) - (a < 0) for value, a in zip(trace["marker"]["color"], signs, strict=True)
-    )
-    shown = [text.replace("&lt;", "<").replace("&gt;", ">") for text in trace["text"]]
-    assert shown == [token for row in group["tokens"] for token in row]
-    assert not any("<" in text for text in trace["text"])
+    rows = data_of(at, "live-tokens")["rows"]
+    assert [row["texts"] for row in rows] == group["tokens"]
+    for row, advantage in zip(rows, group["advantages"], strict=True):
+        assert {(level > 0) - (level < 0) for level in row["levels"]} == {(advantage > 0) - (advantage < 0)}
 
 
 def test_walking_back_shows_an_earlier_step_and_follow_returns(open_page, finished):
@@ -375,4 +370,4 @@ def test_hostile_texts_stay_texts(open_page, finished):
     assert [code.value for code in at.code] == [evil, evil]
     everything = " ".join([e.value for e in (*at.markdown, *at.error, *at.caption)])
     assert not re.search(r"(?<!\\)(<img|\*\*bold|\$x|:red\[)", everything)
-    assert "<img" not in json.dumps(data_of(at, "live-tokens")["figure"])
+    assert "<img" not in json.dumps(data_of(at, "live-probabilities")["figure"])

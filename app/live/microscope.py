@@ -1,0 +1,141 @@
+"""A live group under the microscope: its tokens as a heat picture, one token in the formula, what the step did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from app import walk
+from app.components import component
+from app.figures import live_tokens as figures
+from app.lens import Lens
+from app.live.heat import QUANTITIES, fact_rows, heat_of, values_of
+from app.live.tokens import AFTER, BEFORE, StepLoss, step_loss
+from app.live_plot import live_plot
+from app.numbers import plain
+from app.token_table import Heat, Place, table_data, visible
+from app.widgets import colors, formula, literal
+from app.words import language, prose, t
+from grpo_core import importance_ratio
+from grpo_core.aggregation import sequence_sum
+from grpo_core.live.config import RunConfig
+
+HEAT, MOMENT, PLACE, SEEN, TABLE = "live-heat", "live-moment", "live-place", "live-place-seen", "live-tokens"
+MOST_FACTS = 700  # tokens up to which hovering over one says everything about it
+
+
+def loss_of(config: RunConfig, found: Mapping[str, Any]) -> StepLoss:
+    """Return the loss of a step: computed once for all viewers. ValueError if it cannot be computed again."""
+    memo = found["memo"]
+    if "loss" not in memo:
+        memo["loss"] = step_loss(found, config)
+    loss: StepLoss = memo["loss"]
+    return loss
+
+
+def choice() -> str:
+    """Draw the choice of what colours the tokens, and return it."""
+    chosen = st.selectbox(
+        t("live.heat.label"), list(QUANTITIES), key=HEAT, format_func=lambda name: t(f"live.heat.{name}"),
+        help=t("live.heat.help"), persist_state="session",
+    )  # fmt: skip
+    return chosen or next(iter(QUANTITIES))
+
+
+def table(step: StepLoss, config: RunConfig, index: int, name: str, *, hold: Any) -> Place | None:
+    """Draw the group's tokens coloured by a quantity and return the chosen one; a press calls `hold` first."""
+    values = values_of(name, step, index)
+    if values is None:
+        st.caption(t("live.heat.missing"))
+        return None
+    heat, lens = heat_of(name, values), step.lens(index, AFTER)
+    place = _place(lens, values_of("pull", step, index))
+    st.caption(_words(step, config, name, heat))
+    data = table_data(lens, heat, place, hint=t("live.heat.hint"))
+    own, color = colors(), QUANTITIES[name].color
+    tint = {"up": own.up, "down": own.down, "page": own.page, "ink": own.ink}
+    if color is not None:
+        tint |= {"up": getattr(own, color), "down": getattr(own, color)}
+        data["low"] = "0"
+    if sum(row["total"] for row in data["rows"]) <= MOST_FACTS:
+        texts = fact_rows(step, index)
+        data["fact_names"] = [t(f"live.heat.{fact}") for fact in texts[0]]
+        for row, facts in zip(data["rows"], texts[1], strict=True):
+            row["facts"] = facts[row["from"] : row["from"] + len(row["texts"])]
+    data.update(
+        seen=st.session_state.get(SEEN, 0), file=f"grpo-lab-{TABLE}", colors=tint, label=t("tokens.label"),
+        words={word: t(f"tokens.{word}") for word in ("earlier", "later", "empty", "saturated", "masked")},
+    )  # fmt: skip
+
+    def picked() -> None:
+        pick = st.session_state[TABLE].get("pick")
+        if isinstance(pick, dict):
+            st.session_state[PLACE] = (int(pick.get("completion", 0)), int(pick.get("position", 0)))
+            st.session_state[SEEN] = int(pick.get("at", 0))
+            hold()
+
+    mount = component("token_table", '<div class="token-table"></div>', isolate=False)
+    mount(key=TABLE, data=data, on_pick_change=picked)
+    return place
+
+
+def _place(lens: Lens, pull: np.ndarray | None) -> Place | None:
+    """Return the chosen token if the group has it, else the one with the largest pull."""
+    wanted = st.session_state.get(PLACE)
+    rows = lens.group.tokens
+    if wanted and 0 <= wanted[0] < len(rows) and 0 <= wanted[1] < len(rows[wanted[0]]):
+        return int(wanted[0]), int(wanted[1])
+    if pull is None or not pull.size or not any(rows):
+        return None
+    place = np.unravel_index(int(np.nan_to_num(np.abs(pull)).argmax()), pull.shape)
+    return int(place[0]), int(place[1])
+
+
+def _words(step: StepLoss, config: RunConfig, name: str, heat: Heat) -> str:
+    """Return what the colours mean, and what keeps them from meaning it."""
+    if name == "pull" and heat.reach == 0.0:
+        return t("live.nothing_to_push")
+    words = prose("live", f"heat-{name}", reach=heat.text(heat.reach) if heat.reach else "0")
+    if config.fault == "shared_graph" and name in ("pull", "contribution"):
+        words += " " + t("live.heat.shared_graph")
+    return words
+
+
+def one(step: StepLoss, found: Mapping[str, Any], index: int, place: Place) -> None:
+    """Draw one token's way through the formula, and what the step did to its completion."""
+    lens, (completion, position) = step.lens(index, AFTER), place
+    token = literal(visible(lens.group.tokens[completion][position]))
+    st.markdown(f"**{t('live.token.chosen', number=completion + 1, position=position + 1)}** {token}")
+    left, right = st.columns([1.25, 1], gap="medium")
+    with left:
+        moment = st.segmented_control(
+            t("live.moment"), (BEFORE, AFTER), key=MOMENT, default=BEFORE, required=True, persist_state="session",
+            format_func=lambda name: t(f"live.moment.{name}"), label_visibility="collapsed",
+        )  # fmt: skip
+        seen = step.lens(index, moment or BEFORE)
+        formula(walk.lines(seen, walk.chain(seen, completion, position)))
+    with right:
+        _probabilities(lens, found, index, place)
+
+
+def _probabilities(lens: Lens, found: Mapping[str, Any], index: int, place: Place) -> None:
+    completion, position = place
+    batch, size = lens.terms.batch, len(lens.group.tokens[completion])
+    rows = {
+        name: None if values is None else np.exp(values[completion, :size]).tolist()
+        for name, values in (("before", batch.old_logp), ("after", batch.logp), ("reference", batch.ref_logp))
+    }
+    palette = colors()
+    texts = lens.group.tokens[completion]
+    figure = figures.probabilities(
+        palette, texts, rows["before"] or [], rows["after"] or [], rows["reference"], chosen=position
+    )
+    ratio = float(importance_ratio(batch.logp, batch.old_logp, batch.mask, level="trajectory")[completion, 0])
+    sums = [float(sequence_sum(values, batch.mask)[completion, 0]) for values in (batch.old_logp, batch.logp)]
+    said = t("live.probability.whole", ratio=plain(ratio), before=plain(sums[0], 2), after=plain(sums[1], 2))
+    version = (found["step"], index, place, palette.page, language())
+    live_plot(figure, key="live-probabilities", version=version, alt=said)
+    st.caption(said)

@@ -1,0 +1,171 @@
+"""A live group under the microscope: the numbers of its tokens against the loss of the whole step, and the page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from app import walk
+from app.figures.base import DARK, LIGHT
+from app.figures.live_tokens import MOST, probabilities
+from app.live.heat import QUANTITIES, fact_rows, heat_of, values_of
+from app.live.tokens import AFTER, BEFORE, step_loss
+from app.words import LANGUAGES, catalogue, sections
+from grpo_core import RECIPES, loss_terms
+from grpo_core.live.config import RunConfig
+from grpo_core.live.store import RunStore
+
+CONFIG = RunConfig.for_recipe(
+    "trl_grpo", beta=0.04, steps=4, prompts_per_step=3, group_size=4, inner_epochs=2, learning_rate=1e-3,
+    eval_prompts=4, eval_every=4, pace=None, seed=3,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A run really trained: with a KL term, two updates on each batch, and groups with and without a signal."""
+    from grpo_core.live.trainer import train
+
+    folder = tmp_path_factory.mktemp("tokens")
+    store = RunStore(folder)
+    run_id = store.create_run(CONFIG)
+    for event in train(CONFIG):
+        store.add_event(run_id, event)
+    return folder, run_id
+
+
+@pytest.fixture
+def found(recorded):
+    """The groups of a step in which something was learnt."""
+    store = RunStore(recorded[0])
+    steps = [store.step_groups(recorded[1], step) for step in store.group_steps(recorded[1])]
+    return next(step for step in steps if any(group["kind"] == "mixed" for group in step["groups"]))
+
+
+@pytest.mark.parametrize("moment", [BEFORE, AFTER])
+def test_the_pull_is_the_slope_of_the_steps_loss(found, moment):
+    step = step_loss(found, CONFIG)
+    terms = step.before if moment == BEFORE else step.after
+    pull, h = -np.asarray(step.gradients[moment].total), 1e-6
+
+    def loss(place, change: float) -> float:
+        logp = np.array(terms.batch.logp, dtype=float)
+        logp[place] += change
+        return float(loss_terms(replace(terms.batch, logp=logp), step.objective).loss)
+
+    for place in zip(*np.nonzero(np.asarray(terms.batch.mask)), strict=True):
+        low, high = loss(place, -h), loss(place, h)
+        assert pull[place] == pytest.approx(-(high - low) / (2 * h), abs=1e-7)
+
+
+def test_before_the_update_every_ratio_is_1_and_after_it_some_have_moved(found):
+    step = step_loss(found, CONFIG)
+    mask = np.asarray(step.before.batch.mask)
+    assert (np.asarray(step.before.ratio)[mask] == 1.0).all()
+    recorded = np.concatenate([np.concatenate([*map(np.asarray, g["logp"])]) for g in found["groups"]])
+    sampled = np.concatenate([np.concatenate([*map(np.asarray, g["old_logp"])]) for g in found["groups"]])
+    assert np.asarray(step.after.ratio)[mask] == pytest.approx(np.exp(recorded - sampled))
+    assert np.abs(recorded - sampled).max() > 1e-3
+
+
+def test_a_group_is_seen_under_the_loss_of_the_whole_step(found):
+    step = step_loss(found, CONFIG)
+    assert float(np.asarray(step.before.weights).sum()) == pytest.approx(1.0)
+    for index, group in enumerate(found["groups"]):
+        lens = step.lens(index, AFTER)
+        assert lens.advantages == pytest.approx(np.array(group["advantages"]))
+        assert lens.whole == (12, sum(sum(g["lengths"]) for g in found["groups"]))
+        for completion, tokens in enumerate(group["tokens"]):
+            at = walk.chain(lens, completion, len(tokens) - 1)
+            place = step.rows(index).start + completion, len(tokens) - 1
+            assert at.pull == pytest.approx(-float(step.gradients[AFTER].total[place]))
+            assert at.weight == pytest.approx(1 / (12 * len(tokens)))
+            assert at.pull == pytest.approx(at.weight * (at.drive - CONFIG.beta * at.kl_drive))
+            assert rf"12 \cdot {len(tokens)}" in walk.weight_line(lens, at)
+            assert all(line.count("{") == line.count("}") for line in walk.lines(lens, at))
+
+
+def test_every_quantity_is_what_was_recorded(found):
+    step = step_loss(found, CONFIG)
+    for index, group in enumerate(found["groups"]):
+        padded = {name: values_of(name, step, index) for name in QUANTITIES}
+        for i, row in enumerate(group["old_logp"]):
+            size = len(row)
+            assert padded["before"][i, :size] == pytest.approx(np.exp(row))
+            assert padded["after"][i, :size] == pytest.approx(np.exp(group["logp"][i]))
+            assert padded["entropy"][i, :size] == pytest.approx(group["entropy"][i])
+            d = np.array(group["ref_logp"][i]) - np.array(row)
+            assert padded["kl"][i, :size] == pytest.approx(np.exp(d) - 1 - d, abs=1e-9)
+            assert padded["advantage"][i, :size] == pytest.approx([group["advantages"][i]] * size)
+            assert all((values[i, size:] == 0).all() for values in padded.values())
+
+
+def test_what_was_not_measured_is_left_out(found):
+    groups = [{**group, "entropy": None, "ref_logp": None} for group in found["groups"]]
+    step = step_loss({**found, "groups": groups}, CONFIG.changed(beta=0.0))
+    assert values_of("entropy", step, 0) is None
+    assert values_of("kl", step, 0) is None
+    names, rows = fact_rows(step, 0)
+    assert set(QUANTITIES) - set(names) == {"entropy", "kl"}
+    assert [len(row) for row in rows] == groups[0]["lengths"]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_can_be_looked_at_or_says_why_not(found, recipe):
+    try:
+        step = step_loss(found, CONFIG.changed(recipe=recipe, beta=0.0))
+    except ValueError as error:
+        assert "uniform" in str(error)  # noqa: PT017 - it draws tokens at random
+        return
+    for moment in (BEFORE, AFTER):
+        lens = step.lens(0, moment)
+        assert walk.lines(lens, walk.chain(lens, 0, 0))
+    assert all(heat_of(name, values_of(name, step, 0)).reach >= 0 for name in QUANTITIES)
+
+
+@pytest.mark.parametrize("colors", [LIGHT, DARK])
+def test_probabilities_are_a_picture_also_of_a_long_completion(colors):
+    long = probabilities(colors, ["<b>"] * 200, [0.5] * 200, [0.6] * 200, [0.1] * 200, chosen=150)
+    figure = go.Figure(json.loads(json.dumps(long, allow_nan=False)))
+    assert len(figure.data[0].x) == MOST
+    assert 150 in figure.data[0].x
+    assert "<b>" not in "".join(figure.layout.xaxis.ticktext)
+    go.Figure(probabilities(colors, ["a"], [0.5], [0.6], None, chosen=0))
+
+
+def test_every_quantity_has_its_words():
+    for name in QUANTITIES:
+        assert f"live.heat.{name}" in catalogue()
+        assert f"heat-{name}" in sections("live")
+
+
+def table_of(at) -> dict:
+    assert not at.exception, [e.value for e in at.exception]
+    (table,) = [json.loads(e.proto.json) for e in at.get("bidi_component") if "live-tokens" in e.proto.id]
+    return table
+
+
+def test_every_quantity_colours_the_table(open_page, recorded, tmp_path):
+    shutil.copytree(recorded[0], tmp_path, dirs_exist_ok=True)
+    at = open_page("live")
+    for name in QUANTITIES:
+        at.session_state["live-heat"] = name
+        at.session_state["live-place"] = (1, 1)
+        at.session_state["live-moment"] = "after"
+        table = table_of(at.run())
+        assert table["selected"] == [1, 1]
+        assert len(table["rows"][0]["facts"][0]) == len(table["fact_names"]) == len(QUANTITIES)
+        assert at.latex[0].value
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_table_speaks_the_readers_language(open_page, recorded, tmp_path, language):
+    shutil.copytree(recorded[0], tmp_path, dirs_exist_ok=True)
+    table = table_of(open_page("live", {"lang": language}))
+    assert table["fact_names"] == [catalogue(language)[f"live.heat.{name}"] for name in QUANTITIES]
+    assert table["selected"] is not None
