@@ -62,11 +62,11 @@ def formula(one: Refresh) -> list[str]:
     _, far = one.limit(one.beta)
     _, further = one.limit(one.beta / rounds)
     return [
-        r"\theta_j &\leftarrow \theta_j + \eta\, p_j\big(s_j - \mathbb{E}_p[s]\big),"
-        r"\quad s_j = R_j - \beta\log\tfrac{p_j}{p^{\mathrm{ref}}_j}",
+        r"\theta_j &\leftarrow \theta_j + \eta\, p_j\big(s_j - \mathbb{E}_p[s]\big)",
+        r"s_j &= R_j - \beta\log(p_j / p^{\mathrm{ref}}_j)",
         rf"\text{{held:}}\quad p &\to \tfrac1Z\, p^{{(0)}} e^{{R/{latex(one.beta, 2)}}},"
         rf"\quad \mathrm{{KL}}(p\,\|\,p^{{(0)}}) \to {latex(far)}",
-        rf"\text{{refreshed {rounds - 1} times:}}\quad p &\to \tfrac1Z\, p^{{(0)}}"
+        rf"\text{{if {rounds} rounds converge:}}\quad p &\to \tfrac1Z\, p^{{(0)}}"
         rf" e^{{{rounds} R/{latex(one.beta, 2)}}},"
         rf"\quad \mathrm{{KL}}(p\,\|\,p^{{(0)}}) \to {latex(further)}",
     ]

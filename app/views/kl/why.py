@@ -47,8 +47,10 @@ def settings(lens: Lens) -> None:
 def formula(both: Distributions, own: Sums) -> list[str]:
     """Return the three sums with the numbers of the first and the last event put in."""
     total, mean = latex(own.total, 4), latex(float(own.k1.mean), 4)
+    over = "x" if own.total > 1 - 1e-9 else "p_x > 0"
     return [
-        rf"\mathbb{{E}}_p[r] &= \sum_x p_x \tfrac{{q_x}}{{p_x}} = \sum_x q_x = {_sum(own.ratio)} = {total}",
+        rf"\mathbb{{E}}_p[r] &= \sum_{{{over}}} p_x \tfrac{{q_x}}{{p_x}} = \sum_{{{over}}} q_x"
+        rf" = {_sum(own.ratio)} = {total}",
         rf"\mathbb{{E}}_p[-\log r] &= \sum_x p_x \log\tfrac{{p_x}}{{q_x}} = {_sum(own.k1.terms)} = {mean}",
         rf"\mathbb{{E}}_p[k_3] &= \mathbb{{E}}_p[r] - 1 + \mathbb{{E}}_p[-\log r] = {total} - 1 + {mean}"
         rf" = {latex(float(own.k3.mean), 4)}",
