@@ -17,6 +17,8 @@ DTYPES = ("auto", "float32", "bfloat16")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 SCALES = ("recipe", "group", "batch", "none")
 SURROGATES = ("recipe", "clip", "unclipped")
+REWARD_SOURCES = ("verifier", "learned")
+SUPERVISIONS = ("outcome", "process")
 LIVE_SETTINGS = (
     "learning_rate",
     "beta",
@@ -62,6 +64,11 @@ class RunConfig:
     precision dtype. lora_rank above 0 trains an adapter of that rank and freezes the model. task_file is a JSONL file of
     prompts and answers that takes the task's place (see task_files.py), judged by verifier, a name in FILE_VERIFIERS, or
     by the Python code in verifier_file, where the operator allows it.
+
+    reward_source "learned" trains with a small reward model in the verifier's place (see reward_model.py). Every
+    iteration_steps steps (0: never) an iteration of Algorithm 1 ends: the reference becomes a copy of the policy, and
+    the reward model is trained further if retrain says so, with a share of replay older examples. supervision "process"
+    gives every checkable step of a thought a reward of its own (see steps.py).
     """
 
     task: str = "shell_game"
@@ -98,6 +105,11 @@ class RunConfig:
     task_file: str = ""
     verifier: str = "answer"
     verifier_file: str = ""
+    reward_source: str = "verifier"
+    iteration_steps: int = 0
+    retrain: bool = True
+    replay: float = 0.1
+    supervision: str = "outcome"
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -323,5 +335,10 @@ _RULES: dict[str, _Rule] = {
     "task_file": _Rule(_text, lambda: "the path of a JSONL file, at most 500 characters"),
     "verifier": _one_of(FILE_VERIFIERS),
     "verifier_file": _Rule(_text, lambda: "the path of a Python file, at most 500 characters"),
+    "reward_source": _one_of(REWARD_SOURCES),
+    "iteration_steps": _whole(0, 100_000),
+    "retrain": _Rule(_flag, lambda: "true or false"),
+    "replay": _real(0.0, 1.0),
+    "supervision": _one_of(SUPERVISIONS),
     "note": _Rule(_text, lambda: "a text of at most 500 characters"),
 }

@@ -8,6 +8,8 @@ A group of a step event holds, with one entry a completion unless said otherwise
     reward_parts     {"accuracy": [...], "format": [...]}
     mean, std, kind  of the group's rewards, one each; kind is grpo_core.group_kind's
     advantages       as the update used them
+    step_ends        lists of the last token of every step, from 0; only under process supervision, as
+    step_rewards     lists of what every step was paid. advantages are then means over the tokens
     lengths, finish  tokens (EOS included); "eos" or "length" (cut off at max_new_tokens: truncated)
 
 and, in the heavy part, one entry a token (EOS included):
@@ -17,6 +19,7 @@ and, in the heavy part, one entry a token (EOS included):
     logp             log-probability after this step's update (equal to old_logp when the probe is off)
     ref_logp         under the start weights, or None when the probe is off and beta is 0
     entropy          of the distribution the token was sampled from, in nats
+    token_advantages as the update used them; only under process supervision
 """
 
 import json
@@ -27,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from grpo_core import Group
 
-HEAVY = ("tokens", "old_logp", "logp", "ref_logp", "entropy")
+HEAVY = ("tokens", "old_logp", "logp", "ref_logp", "entropy", "token_advantages")
 """The per-token entries of a group: kept in the store, left out of a plain JSON line."""
 
 

@@ -8,7 +8,7 @@ completions that it has never seen labelled.
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -19,10 +19,11 @@ from torch import Tensor
 
 from grpo_core import label_loss, preference_probability
 from grpo_core.iterations import replay_shares
-from grpo_core.live.engines import Prompts
+from grpo_core.live.config import RunConfig
+from grpo_core.live.engines import Engine, Prompts
 from grpo_core.live.model import Policy
-from grpo_core.live.rollout import Rollout
-from grpo_core.live.tasks import Score
+from grpo_core.live.rollout import Rollout, encode, own_tokens, sample
+from grpo_core.live.tasks import Problem, Score, Task
 
 START_EXAMPLES = 512
 """Completions of the start policy that it learns from before the first step."""
@@ -34,6 +35,10 @@ AT_ONCE = 256
 """So many completions are scored in one forward pass."""
 NEWEST, OLDER = 8192, 8192
 """The most examples that are kept of the current iteration, and of all earlier ones together."""
+
+
+Judge = Callable[[list[str], list[Problem], list[list[int]]], list[Score]]
+"""Gives the verifier's scores of texts, with the problem and the token ids of each."""
 
 
 @dataclass(frozen=True)
@@ -198,9 +203,8 @@ def agreement(scores: Tensor, labels: Tensor) -> float:
 
 def sequences(rollout: Rollout, rows: Sequence[int]) -> list[list[int]]:
     """Token ids of some completions with their prompts before them, without padding."""
-    size, tokens = rollout.completions.group_size, rollout.completions.tokens.tolist()
-    lengths, prompts = rollout.completions.lengths.tolist(), prompt_tokens(rollout.prompts)
-    return [[*prompts[row // size], *tokens[row][: lengths[row]]] for row in rows]
+    size, own, prompts = rollout.completions.group_size, own_tokens(rollout), prompt_tokens(rollout.prompts)
+    return [[*prompts[row // size], *own[row]] for row in rows]
 
 
 def prompt_tokens(prompts: Prompts) -> list[list[int]]:
@@ -216,9 +220,36 @@ def examples_of(rollout: Rollout, scores: Sequence[Score]) -> list[Example]:
     return [Example(tuple(row), y) for row, y in zip(sequences(rollout, labelled), labels, strict=True)]
 
 
-def own_prompts(seed: int) -> random.Random:
-    """The random numbers that choose the prompts of the first examples: apart from those of the run."""
-    return random.Random(f"reward model {seed}")
+def reward_model_of(config: RunConfig, policy: Policy) -> RewardModel | None:
+    """Give the reward model of a run, not yet trained; None where the verifier's rewards train."""
+    if config.reward_source == "verifier":
+        return None
+    return RewardModel(policy, seed=config.seed, replay=config.replay)
+
+
+def first_labels(
+    model: RewardModel, config: RunConfig, policy: Policy, engine: Engine, task: Task, judge: Judge
+) -> dict[str, float]:
+    """Train the model for the first time, on completions of the policy as it is; gives what fit gives.
+
+    The random numbers are its own: what the run draws does not depend on where its rewards come from.
+    """
+    prompts = random.Random(f"reward model {config.seed}")
+    for _ in range(-(-START_EXAMPLES // config.rows)):
+        problems = task.sample(prompts, config.prompts_per_step)
+        rollout = sample(
+            engine,
+            encode(policy, [problem.prompt for problem in problems]),
+            group_size=config.group_size,
+            max_new_tokens=config.max_new_tokens,
+            eos=policy.tokenizer.eos_token_id,
+            generator=model.chances,
+            temperature=config.temperature,
+        )
+        rows = own_tokens(rollout)
+        each = [problem for problem in problems for _ in range(config.group_size)]
+        model.remember(rollout, judge(policy.texts(rows), each, rows))
+    return model.fit(START_UPDATES)
 
 
 def _thinned(examples: list[Example], most: int) -> list[Example]:

@@ -27,6 +27,12 @@ class Rollout:
     entropy: Tensor
 
 
+def own_tokens(rollout: Rollout) -> list[list[int]]:
+    """Token ids of every completion, without padding."""
+    lengths = rollout.completions.lengths.tolist()
+    return [row[:n] for row, n in zip(rollout.completions.tokens.tolist(), lengths, strict=True)]
+
+
 def encode(policy: Policy, prompts: Sequence[str]) -> Prompts:
     """Tokenize prompts as the model wants them (Policy.prompt_text), padded on the left."""
     rows = policy.encode([policy.prompt_text(prompt) for prompt in prompts])

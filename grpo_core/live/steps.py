@@ -67,3 +67,12 @@ def padded(rows: Sequence[np.ndarray], like: Tensor) -> Tensor:
     for i, row in enumerate(rows):
         table[i, : len(row)] = torch.from_numpy(row)
     return table.to(like)
+
+
+def step_statistics(steps: Sequence[Steps]) -> dict[str, float]:
+    """How many steps a completion has on average, and the mean reward of all but the last ones: of the thoughts."""
+    if not steps:
+        return {}
+    inner = [reward for one in steps for reward in one.rewards[:-1]]
+    found = {"steps/count": float(np.mean([len(one.ends) for one in steps]))}
+    return {**found, "steps/reward": float(np.mean(inner))} if inner else found

@@ -44,7 +44,9 @@ from grpo_core.live.evaluate import evaluate
 from grpo_core.live.faults import faulty_rewards
 from grpo_core.live.model import Policy, device_name, load_policy, start_policy, use_threads  # noqa: F401
 from grpo_core.live.pretrained import check_start
-from grpo_core.live.rollout import Rollout, encode, sample
+from grpo_core.live.reward_model import first_labels, reward_model_metrics, reward_model_of
+from grpo_core.live.rollout import Rollout, encode, own_tokens, sample
+from grpo_core.live.steps import Steps, padded, step_advantages, step_statistics, verify_steps
 from grpo_core.live.task_files import task_of
 from grpo_core.live.tasks import TASKS, Problem, Score, Task  # noqa: F401
 from grpo_core.live.update import DivergedError, Optimizer, UpdateInputs, update
@@ -78,6 +80,7 @@ def train(
     if begin is None:
         yield run.start_event()
         yield run.eval_event()
+        yield from run.first_labels()
     else:
         yield run.event("command", name="continued", value={"step": run.step})
         yield from run.take()
@@ -89,6 +92,7 @@ def train(
                 break
             yield run.step_event()
             yield from run.refresh_event()
+            yield from run.iteration_event()
             if run.step % run.config.eval_every == 0 or run.step == run.config.steps:
                 yield run.eval_event()
             yield from keeper.after_step()
@@ -172,11 +176,22 @@ def _memory_words(run: "Run") -> str:
 
 @dataclass(frozen=True)
 class _Judged:
-    """The groups that train, with the rewards (P, G) and the advantages that the update uses."""
+    """The groups that train, with the rewards (P, G) and the advantages that the update uses.
+
+    Under process supervision: the steps of every completion and the advantages of every token, ragged. Those of
+    a completion are then the means over its tokens.
+    """
 
     draw: Draw
     rewards: np.ndarray
     advantages: GroupAdvantages
+    steps: list[Steps] | None = None
+    by_token: list[np.ndarray] | None = None
+
+    @property
+    def pulls(self) -> np.ndarray:
+        """The advantages, in any order."""
+        return self.advantages.advantages if self.by_token is None else np.concatenate(self.by_token)
 
 
 @dataclass(frozen=True)
@@ -216,6 +231,7 @@ class Run:
         check_start(self.policy, self.engine, self.task, config)
         self.reference = Reference(self.policy)
         self.refreshed = False
+        self.reward_model = reward_model_of(config, self.policy)
         self.optimizer = Optimizer(self.policy.model, learning_rate=config.learning_rate)
         self.prompts = random.Random(f"prompts {config.seed}")
         self.chances = torch.Generator().manual_seed(config.seed)
@@ -288,8 +304,8 @@ class Run:
         clock.lap("probe")
         self.step += 1
         measured = {**_behaviour(drawn, self.config), **_distances(rollout, probe), **self._refilled(drawn, judged)}
-        measured |= self._troubles()
-        pulls = advantage_statistics(judged.advantages.advantages)
+        measured |= self._troubles() | reward_model_metrics(drawn.scores) | step_statistics(judged.steps or ())
+        pulls = advantage_statistics(judged.pulls)
         metrics = {**learned, **measured, **pulls, **self._settings(), **self._speed(drawn.rollout, clock)}
         groups = group_events(self.policy, judged, probe)
         return self.event("step", **_rounded(metrics), **_ratios(rollout, probe, self.config), groups=groups)
@@ -306,6 +322,31 @@ class Run:
         self.reference.take(self.policy.learned)
         self.refreshed = True
 
+    # --- Algorithm 1 ------------------------------------------------------------------------------
+
+    def first_labels(self) -> Iterator[Event]:
+        """Train the reward model, where there is one, before the first step."""
+        if self.reward_model is not None:
+            parts = self.policy, self.engine, self.task, self._scores
+            learned = first_labels(self.reward_model, self.config, *parts)
+            yield self.event("command", name="iteration", value={"number": 0, **_rounded(learned)})
+
+    def iteration_event(self) -> Iterator[Event]:
+        """End an iteration where it is due: refresh the reference, train the reward model further, and say so."""
+        every = self.config.iteration_steps
+        if every and self.step % every == 0:
+            self.refresh()
+            learned = self.reward_model.fit() if self.reward_model is not None and self.config.retrain else {}
+            yield self.event("command", name="iteration", value={"number": self.step // every, **_rounded(learned)})
+
+    def _by_model(self, rollout: Rollout, scores: list[Score]) -> list[Score]:
+        """Put the reward model's rewards, where there is one, in place of the verifier's, from which it learns."""
+        if self.reward_model is None:
+            return scores
+        if self.config.retrain and self.config.iteration_steps:
+            self.reward_model.remember(rollout, scores)
+        return self.reward_model.judge(rollout, scores)
+
     # --- the parts of a step ----------------------------------------------------------------------
 
     def _collect(self, clock: _Clock) -> Draw:
@@ -320,9 +361,9 @@ class Run:
         prompts = encode(self.policy, [problem.prompt for problem in problems])
         rollout = self._sample(prompts, self.config.group_size)
         clock.lap("sampling")
-        rows = _own_tokens(rollout)
+        rows = own_tokens(rollout)
         texts, each = self.policy.texts(rows), [problem for problem in problems for _ in range(self.config.group_size)]
-        scores = [self._or_failed(score) for score in self._scores(texts, each, rows)]
+        scores = self._by_model(rollout, [self._or_failed(score) for score in self._scores(texts, each, rows)])
         clock.lap("scoring")
         return Draw(problems, rollout, rows, texts, scores)
 
@@ -372,16 +413,28 @@ class Run:
 
     def _judge(self, draw: Draw) -> _Judged:
         rewards, greedy = faulty_rewards(draw.rewards, self.config.fault), self._greedy_rewards(draw)
-        return _Judged(draw, rewards, advantages_of(rewards, draw.lengths, self.config, greedy))
+        judged = _Judged(draw, rewards, advantages_of(rewards, draw.lengths, self.config, greedy))
+        return judged if self.config.supervision == "outcome" else self._by_steps(judged)
+
+    def _by_steps(self, judged: _Judged) -> _Judged:
+        """Give every token an advantage of its own, from the rewards of the steps that end at or after it."""
+        draw, shape = judged.draw, judged.rewards.shape
+        each = [problem for problem in draw.problems for _ in range(shape[1])]
+        cases = zip(self.policy.token_texts(draw.rows), each, with_none(judged.rewards.reshape(-1)), strict=True)
+        steps = [verify_steps(*case) for case in cases]
+        spec = advantage_spec(self.config)
+        by_token = step_advantages(steps, [len(row) for row in draw.rows], shape[1], spec)
+        means = np.reshape([row.mean() for row in by_token], shape)
+        return replace(judged, advantages=replace(judged.advantages, advantages=means), steps=steps, by_token=by_token)
 
     def _greedy_rewards(self, draw: Draw) -> np.ndarray | None:
         """Rewards (P,) of the prompts' greedy completions, for the one estimator that wants them (ReMax)."""
         if advantage_spec(self.config).estimator != "greedy_baseline":
             return None
         likeliest = self._sample(draw.rollout.prompts, 1, greedy=torch.ones(len(draw.problems), dtype=torch.bool))
-        rows = _own_tokens(likeliest)
+        rows = own_tokens(likeliest)
         scores = self._scores(self.policy.texts(rows), draw.problems, rows)
-        return as_rewards([score.reward for score in scores])
+        return as_rewards([score.reward for score in self._by_model(likeliest, scores)])
 
     def _refilled(self, drawn: Draw, judged: _Judged) -> dict[str, float]:
         """How many groups were drawn, and how many of those that train have a signal; nothing without refills."""
@@ -401,8 +454,10 @@ class Run:
 
     def _update(self, judged: _Judged, ref_logp: Tensor | None) -> dict[str, float]:
         rollout = judged.draw.rollout
-        # First the precision, then the device: not every device has float64.
-        advantages = torch.from_numpy(judged.advantages.advantages.reshape(-1)).float().to(rollout.logp.device)
+        if judged.by_token is not None:
+            advantages = padded(judged.by_token, rollout.logp)
+        else:  # first the precision, then the device: not every device has float64
+            advantages = torch.from_numpy(judged.advantages.advantages.reshape(-1)).float().to(rollout.logp.device)
         objective, uniform = objective_of(self.config), None
         if objective.surrogate == "clip_cov":
             uniform = torch.rand(rollout.logp.shape, generator=self.chances).to(rollout.logp)
@@ -450,6 +505,8 @@ class Run:
         """Give all that the next step depends on: tensors, and plain data."""
         tensors = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.snapshot().items()}
         tensors["chances"] = self.chances.get_state()
+        if self.reward_model is not None:
+            tensors |= {f"reward_model.{name}": tensor for name, tensor in self.reward_model.snapshot().items()}
         if self.refreshed:
             tensors |= {f"reference.{i}": tensor.detach() for i, tensor in enumerate(self.reference.learned)}
         state = {
@@ -468,6 +525,8 @@ class Run:
         try:
             self.optimizer.restore(_named(tensors, "optimizer."))
             self.chances.set_state(tensors["chances"])
+            if self.reward_model is not None:
+                self.reward_model.restore(_named(tensors, "reward_model."))
             if state["refreshed"]:
                 self.reference.take([tensors[f"reference.{i}"] for i in range(len(self.reference.learned))])
             for name in _PLAIN:
@@ -530,13 +589,27 @@ _PLAIN = ("step", "tokens", "events", "accuracy", "train_seconds", "refreshed")
 
 def continued(checkpoint: Checkpoint, commands: Commands = tuple) -> Run:
     """Give the run that a checkpoint was made of, as it stood; CheckpointError when that is not possible."""
-    try:
-        config = RunConfig.from_dict(checkpoint.state["config"])
-    except (KeyError, ValueError, TypeError) as error:
-        raise CheckpointError(f"The checkpoint {checkpoint.path.name} is of another version: {error}") from None
-    run = Run(config, commands)
+    run = Run(_config_of(checkpoint), commands)
     run.restore(checkpoint)
     return run
+
+
+def policy_of(checkpoint: Checkpoint) -> Policy:
+    """Give the policy of a checkpoint, and nothing else of its run."""
+    config = _config_of(checkpoint)
+    policy = start_policy(config, task_of(config).start)
+    try:
+        Optimizer(policy.model, learning_rate=0.0).restore(_named(checkpoint.tensors(), "optimizer."))
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(f"The checkpoint {checkpoint.path.name} does not fit its model: {error}") from None
+    return policy
+
+
+def _config_of(checkpoint: Checkpoint) -> RunConfig:
+    try:
+        return RunConfig.from_dict(checkpoint.state["config"])
+    except (KeyError, ValueError, TypeError) as error:
+        raise CheckpointError(f"The checkpoint {checkpoint.path.name} is of another version: {error}") from None
 
 
 def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -571,6 +644,8 @@ def group_events(policy: Policy, judged: _Judged, probe: _Probe) -> list[Event]:
         parts["ref_logp"] = probe.ref_logp
     heavy: dict[str, list[Any]] = {name: _ragged(values, lengths) for name, values in parts.items()}
     heavy["tokens"] = policy.token_texts(draw.rows)
+    if judged.by_token is not None:
+        heavy["token_advantages"] = [row.round(6).tolist() for row in judged.by_token]
     finish = ["eos" if done else "length" for done in rollout.finished.tolist()]
     found = []
     for i in range(len(draw.problems)):
@@ -594,7 +669,16 @@ def _light_group(judged: _Judged, i: int, span: slice) -> Event:
         "std": round(float(judged.advantages.std[i]), 6),
         "advantages": [round(a, 6) for a in judged.advantages.advantages[i].tolist()],
         "kind": group_kind(rewards),
+        **_step_entries(judged, span),
     }
+
+
+def _step_entries(judged: _Judged, span: slice) -> Event:
+    """Where the steps of a group's completions end, and what each one was paid; nothing under outcome supervision."""
+    if judged.steps is None:
+        return {}
+    own = judged.steps[span]
+    return {"step_ends": [one.ends for one in own], "step_rewards": [one.rewards for one in own]}
 
 
 def _behaviour(drawn: Draw, config: RunConfig) -> dict[str, float]:
@@ -644,12 +728,6 @@ def _ratios(rollout: Rollout, probe: _Probe, config: RunConfig) -> Event:
 
 def _finite_reward(score: Score) -> bool:
     return score.reward is None or math.isfinite(score.reward)
-
-
-def _own_tokens(rollout: Rollout) -> list[list[int]]:
-    """Token ids of every completion, without padding."""
-    lengths = rollout.completions.lengths.tolist()
-    return [row[:n] for row, n in zip(rollout.completions.tokens.tolist(), lengths, strict=True)]
 
 
 def _ragged(values: Tensor, lengths: list[int]) -> list[list[float]]:

@@ -83,7 +83,7 @@ _PROPORTIONAL = frozenset(
 
 @dataclass(frozen=True)
 class UpdateInputs:
-    """What an update needs beside the rollout: advantages (B,), and where the objective asks for them the
+    """What an update needs beside the rollout: advantages (B,) or (B, T), and where the objective asks for them the
     reference's log-probabilities (B, T) and random numbers in [0, 1) (B, T).
 
     shared_graph: build in the mistake of the same name, see faults.py.
@@ -103,7 +103,7 @@ def informative_groups(advantages: Tensor, group_size: int, objective: Objective
     0, with an entropy bonus, and for surrogates that look at more than the advantage.
     """
     all_needed = objective.beta > 0 or objective.entropy_coefficient != 0 or objective.surrogate not in _PROPORTIONAL
-    return ((advantages.view(-1, group_size) != 0).any(1) | all_needed).nonzero().squeeze(1)
+    return ((advantages.reshape(len(advantages) // group_size, -1) != 0).any(1) | all_needed).nonzero().squeeze(1)
 
 
 def policy_batch(
