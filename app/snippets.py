@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from app import snippets_loss
 from app.lens import Distributions, Lens, Parts
 from grpo_core import AdvantageSpec
@@ -123,15 +125,16 @@ with np.errstate(divide="ignore"):
 
 def reduction(lens: Lens) -> str:
     """Return the loss from token losses and weights."""
-    lengths, o = list(lens.lengths), lens.objective
+    lengths, o = list(lens.trained), lens.objective  # tokens that do not train have no weight, so they are left out
     constant = f", constant={float(o.constant)!r}" if o.aggregation == "constant" and o.constant else ""
-    terms = [[round(float(v), 6) for v in lens.row(lens.terms.per_token, i)] for i in range(lens.group.size)]
+    mask = np.asarray(lens.terms.mask)
+    terms = [[round(float(v), 6) for v in row[own]] for row, own in zip(lens.terms.per_token, mask, strict=True)]
     return f"""import numpy as np
 from grpo_core import token_weights, weighted_sum
 
 lengths = {lengths}
 token_losses = {terms}
-mask = np.arange(max(lengths))[None, :] < np.array(lengths)[:, None]
+mask = np.arange(max(*lengths, 1))[None, :] < np.array(lengths)[:, None]
 terms = np.zeros(mask.shape)
 for row, losses in zip(terms, token_losses):
     row[: len(losses)] = losses

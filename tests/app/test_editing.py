@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app import editing
+from app.params import PARAMS
 from app.teaching import teaching_groups
 
 FOUR = teaching_groups()["one-of-four"]
@@ -59,3 +60,31 @@ def test_a_length_dragged_down_and_up_again_gives_the_same_group():
 def test_an_empty_completion_can_grow():
     empty = teaching_groups()["cut-and-empty"]
     assert len(editing.with_length(empty, 1, 3, source=empty).tokens[1]) == 3
+
+
+STEPS = (((1.0, 3), (0.0, 6)), ((1.0, 4),))
+
+
+@pytest.mark.parametrize(
+    ("what", "at", "value", "expected"),
+    [
+        ("reward", (0, 1), -2.5, (((1.0, 3), (-2.5, 6)), ((1.0, 4),))),
+        ("end", (0, 0), 5, (((1.0, 5), (0.0, 6)), ((1.0, 4),))),
+        ("end", (0, 0), 150, (((1.0, 5), (0.0, 6)), ((1.0, 4),))),  # it stays before the next step's end
+        ("end", (0, 1), 1, (((1.0, 3), (0.0, 4)), ((1.0, 4),))),  # and after the one before it
+        ("end", (1, 0), 200, (((1.0, 3), (0.0, 6)), ((1.0, 200),))),
+        ("count", (1,), 3, (((1.0, 3), (0.0, 6)), ((1.0, 4), (1.0, 6), (1.0, 8)))),
+        ("count", (0,), 1, (((1.0, 3),), ((1.0, 4),))),
+        ("size", (), 3, (*STEPS, ((1.0, 4),))),
+        ("size", (), 1, STEPS[:1]),
+    ],
+)
+def test_steps_are_edited_one_thing_at_a_time(what, at, value, expected):
+    changed = editing.with_step(STEPS, what, list(at), value)
+    assert changed == expected
+    assert PARAMS["steps"].parse(PARAMS["steps"].write(changed)) == changed
+
+
+def test_steps_never_go_beyond_the_longest_completion():
+    full = editing.with_step((((1.0, 199),),), "count", [0], 8)
+    assert full == (((1.0, 199), (1.0, 200)),)

@@ -144,7 +144,7 @@ def test_undo_and_reset(open_page):
     at = open_page("advantages")
     assert at.button(key="undo").disabled
     at.text_input(key="rewards-line").set_value("1, 1").run()
-    at.pills(key="preset-advantages").set_value("hair-gap").run()
+    at.pills(key="preset-advantages-bars").set_value("hair-gap").run()
     at.button(key="undo").click().run()
     assert at.session_state["grpo_lab"].view.group.rewards == (1.0, 1.0)
     at.button(key="reset").click().run()
