@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.live import scenarios
+from app.live import after, scenarios
 from app.live.changes import pace_label, pace_name, pace_of
 from app.live.curves import charts
-from app.live.orders import PACE, command, refused, start
+from app.live.orders import PACE, command, say_refused, start
 from app.live.source import first_look
 from app.live_reader import Look, Reader
 from app.widgets import literal
@@ -27,7 +27,7 @@ def board(source: Reader, run_id: str | None, *, polling: bool) -> None:
     if polling and not (look and look.run.active):
         st.rerun()  # the run has ended: draw the page once more, without the timer
     by = controls(source, look)
-    messages(look)
+    messages(source, look)
     scenarios.beside(source, look)
     charts(source, look, by)
 
@@ -118,10 +118,9 @@ def device_words(device: str, parameters: int | None) -> str:
     return t("live.status.device", device=text, size=size)
 
 
-def messages(look: Look | None) -> None:
+def messages(source: Reader, look: Look | None) -> None:
     """Say what the reader should know before looking at the curves."""
-    if refused():
-        st.error(f"{t('live.refused')} {literal(refused())}", icon=":material/block:")
+    say_refused()
     if look is None:
         st.info(prose("live", "empty"), icon=":material/play_circle:")
         return
@@ -130,5 +129,6 @@ def messages(look: Look | None) -> None:
         st.warning(f"{t('live.stale')} {literal(look.problem)}", icon=":material/warning:")
     if run.state == "failed":
         st.error(t("live.failed", step=run.step, reason=literal(run.reason)), icon=":material/error:")
+        after.go_on(source, look)
     elif run.state == "queued" or (run.active and not look.step):
         st.info(prose("live", "starting"), icon=":material/hourglass_top:")

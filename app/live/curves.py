@@ -10,7 +10,7 @@ import streamlit as st
 from app import live_form
 from app.figures import live as figures
 from app.figures.live_panels import SETS, filled, panels, watching
-from app.live import findings
+from app.live import after, findings
 from app.live.changes import stamps
 from app.live.scenarios import followed
 from app.live_plot import live_plot
@@ -41,10 +41,21 @@ def charts(source: Reader, look: Look | None, by: str) -> None:
         live_plot(figure, key="live-panels", version=(version, which), alt=t("live.alt.panels"))
         findings.beside(found, main=False)
     if look is not None:
-        every = " · " + t("live.point_means", every=look.every) if look.every > 1 else ""
-        st.caption(literal(live_form.in_full(look.run.config)) + every)
+        _under(source, look)
     if found:
         findings.checks(found)
+
+
+def _under(source: Reader, look: Look) -> None:
+    """Draw the settings of the run in one line, what can be taken away, and the way on when it has ended."""
+    words, buttons = st.columns([2.4, 1.4], gap="small", vertical_alignment="center")
+    every = " · " + t("live.point_means", every=look.every) if look.every > 1 else ""
+    words.caption(literal(live_form.in_full(look.run.config)) + every)
+    with buttons, st.container(horizontal=True, horizontal_alignment="right", gap="small"):
+        if look.run.state in ("stopped", "finished"):
+            after.go_on(source, look)
+        if look.step:
+            after.downloads(source, look)
 
 
 def shown_panels(look: Look | None) -> tuple[str, ...]:

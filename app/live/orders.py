@@ -11,6 +11,8 @@ from app import live_form
 from app.live import groups
 from app.live.changes import pace_name, pace_of, settings_at
 from app.live_reader import Look, Reader
+from app.widgets import literal
+from app.words import t
 from grpo_core.live import runner
 from grpo_core.live.config import RunConfig
 from grpo_core.live.store import RunStoreError
@@ -62,9 +64,11 @@ def refuse(reason: str) -> None:
     st.session_state[REFUSED] = reason
 
 
-def refused() -> str:
-    """Return what was not possible, "" if nothing was refused."""
-    return str(st.session_state.get(REFUSED, ""))
+def say_refused() -> None:
+    """Draw what was not possible, if anything was refused."""
+    reason = str(st.session_state.get(REFUSED, ""))
+    if reason:
+        st.error(f"{t('live.refused')} {literal(reason)}", icon=":material/block:")
 
 
 def take_pace(look: Look | None) -> None:

@@ -9,7 +9,7 @@ from dataclasses import fields
 import streamlit as st
 
 from app import live_form
-from app.live.orders import chosen_pace, refused, show, start_all
+from app.live.orders import chosen_pace, refuse, say_refused, show, start_all
 from app.live_reader import Look, Reader
 from app.numbers import plain
 from app.widgets import literal
@@ -36,8 +36,6 @@ def section(source: Reader) -> None:
 
 def _scenarios(source: Reader) -> None:
     name = _chosen()
-    if refused():
-        st.error(f"{t('live.refused')} {literal(refused())}", icon=":material/block:")
     names, one = st.columns([1, 2.4], gap="large")
     with names:
         st.radio(
@@ -163,6 +161,8 @@ def _start(source: Reader, scenario: Scenario, variants: list[str]) -> None:
         source, [configs[variant] for variant in variants], name=title(scenario.name), changed=changed,
         **{PARAM: scenario.name},
     )  # fmt: skip
+    say_refused()
+    refuse("")
 
 
 def difference(scenario: Scenario, variant: str) -> str:

@@ -81,6 +81,17 @@ def test_one_run_of_a_scenario_alone(open_page, busy):
     assert not [button for button in at.button if str(button.key).startswith("live-sibling")]
 
 
+def test_a_start_that_is_not_possible_is_explained(open_page, tmp_path):
+    at = sound(open_page("live", {"scenario": "top_p"}))
+    moved = tmp_path.with_name(tmp_path.name + "-moved")
+    tmp_path.rename(moved)
+    try:
+        at.button(key="live-scenario-top_p").click().run()
+        assert "does not exist" in sound(at).error[0].value
+    finally:
+        moved.rename(tmp_path)
+
+
 def test_a_run_of_another_kind_says_nothing_of_the_scenario(open_page, tmp_path):
     store = RunStore(tmp_path)
     run_id = store.create_run(RunConfig(steps=9, group_size=3))
