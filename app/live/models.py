@@ -17,7 +17,7 @@ from app.numbers import plain
 from app.widgets import literal
 from app.words import known, prose, t
 from grpo_core.live.config import DTYPES, RunConfig
-from grpo_core.live.estimates import Estimate, Known, estimate, known_model, token_room, work_of
+from grpo_core.live.estimates import Estimate, Known, estimate, evaluation_seconds, known_model, token_room, work_of
 from grpo_core.live.machine import Machine, this_machine
 from grpo_core.live.sandbox import code_allowed
 from grpo_core.live.sources import BUILT_IN, find_source
@@ -263,6 +263,7 @@ class Outlook:
     known: Known
     machine: Machine
     estimate: Estimate
+    evaluations: float | None
 
     @property
     def too_large(self) -> bool:
@@ -277,9 +278,12 @@ def outlook(config: RunConfig) -> Outlook:
     built_in = name in BUILT_IN
     half = not built_in and {"auto": machine.kind == "cuda", "bfloat16": True}.get(config.dtype, False)
     room = None if machine.memory is None else token_room(own.shape, own.parameters, machine.memory, half=half)
-    work = work_of(config, prompt_tokens=_prompt_tokens(config, built_in), half=half)
-    found = estimate(own.shape, work, speed=machine.speed, room=room, parameters=own.parameters)
-    return Outlook(own, machine, found)
+    tokens, speed, numbers = _prompt_tokens(config, built_in), machine.speed, own.parameters
+    work = work_of(config, prompt_tokens=tokens, half=half)
+    found = estimate(own.shape, work, speed=speed, room=room, parameters=numbers)
+    sizes = {"prompt_tokens": tokens, "parameters": numbers}
+    evaluations = None if speed is None else evaluation_seconds(own.shape, config, speed, **sizes)
+    return Outlook(own, machine, found, evaluations)
 
 
 def _prompt_tokens(config: RunConfig, built_in: bool) -> int:
@@ -304,17 +308,19 @@ def show_outlook(config: RunConfig) -> None:
         "free": "–" if machine.free is None else size(machine.free),
         "device": literal(machine.name) or t(f"live.device.{machine.kind}"),
     }  # fmt: skip
-    st.caption(t("live.estimate.line", **words) + " " + _time_words(own.seconds, config.steps))
+    st.caption(t("live.estimate.line", **words) + " " + _time_words(found, config.steps))
     parts = [f"{t(f'live.estimate.{name}')} {size(value)}" for name, value in own.parts.items() if value]
     st.caption(t("live.estimate.parts", parts=", ".join(parts)))
     if found.too_large:
         st.warning(prose("live", "too-large"), icon=":material/memory:")
 
 
-def _time_words(seconds: float | None, steps: int) -> str:
-    if seconds is None:
+def _time_words(found: Outlook, steps: int) -> str:
+    seconds, evaluations = found.estimate.seconds, found.evaluations
+    if seconds is None or evaluations is None:
         return t("live.estimate.no_time")
-    return t("live.estimate.time", step=duration(seconds), run=duration(seconds * steps))
+    words = {"step": seconds, "run": seconds * steps, "evaluations": evaluations}
+    return t("live.estimate.time", **{name: duration(value) for name, value in words.items()})
 
 
 def size(value: float) -> str:
@@ -339,10 +345,9 @@ def duration(seconds: float) -> str:
     return t("unit.h", value=f"{float(f'{seconds / 3600:.1g}'):g}")
 
 
-def in_words(config: RunConfig) -> list[str]:
-    """Return a run's own model and task file in words; nothing for the default ones."""
-    file = t("live.model.task_file", name=Path(config.task_file).name) if config.task_file else ""
-    return [words for words in (model_words(config), file) if words]
+def task_words(config: RunConfig) -> str:
+    """Return a run's task file in words, nothing for a built-in task."""
+    return t("live.model.task_file", name=Path(config.task_file).name) if config.task_file else ""
 
 
 def model_words(config: RunConfig) -> str:

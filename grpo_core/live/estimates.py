@@ -223,7 +223,7 @@ def _back(file: Any, size: int) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a model that is not loaded: its shape and its parameters, counted exactly where that could be."""
+    """What is known of a model that is not loaded: its shape and its parameters, counted exactly or not."""
 
     shape: Shape
     parameters: int
@@ -389,3 +389,14 @@ def step_seconds(shape: Shape, work: Work, speed: Speed, parameters: int) -> flo
     reading = work.new_tokens * parameters * (2 if work.half else 4) / speed.bandwidth
     calls = shape.layers * 30 * (work.new_tokens + 3 * passes) * speed.overhead
     return products + reading + calls
+
+
+def evaluation_seconds(shape: Shape, config: RunConfig, speed: Speed, *, prompt_tokens: int, parameters: int) -> float:
+    """Seconds that all evaluations of a run take: every prompt greedily and once sampled, each fourth time more."""
+    per_token = 2.0 * (shape.body + shape.vocabulary * shape.width)
+    count = 2 + config.steps // config.eval_every
+    thorough = 2 + count // 4
+    answers = config.eval_prompts * (2 * (count - thorough) + (1 + config.eval_samples) * thorough)
+    tokens = answers * config.max_new_tokens + count * config.eval_prompts * prompt_tokens
+    calls = count * config.max_new_tokens * (shape.layers * 30 * speed.overhead + 4 * parameters / speed.bandwidth)
+    return tokens * per_token / (0.4 * speed.operations) + calls

@@ -181,13 +181,17 @@ def load_policy(start: str | os.PathLike[str], device: str = "auto", *, dtype: s
 
 
 def save_policy(policy: Policy, folder: Path, *, half: bool = False) -> None:
-    """Save weights, configuration and tokenizer the transformers way; half: the weights rounded to float16.
+    """Save weights, configuration and tokenizer the transformers way, an adapter merged into its model.
 
-    The configuration goes on saying float32, so that they are read as float32.
+    half: the weights rounded to float16; the configuration goes on saying float32, so that they are read as float32.
     """
-    weights = {name: tensor.half() if half else tensor.clone() for name, tensor in policy.model.state_dict().items()}
-    weights.pop("lm_head.weight")  # tied to the embedding, which is saved
-    policy.model.save_pretrained(folder, state_dict=weights)
+    model = policy.model
+    if hasattr(model, "merge_and_unload"):
+        model = copy.deepcopy(model).merge_and_unload()
+    weights = {name: tensor.half() if half else tensor.clone() for name, tensor in model.state_dict().items()}
+    if getattr(model.config.get_text_config(), "tie_word_embeddings", False):
+        weights.pop("lm_head.weight", None)  # the embedding, which is saved
+    model.save_pretrained(folder, state_dict=weights)
     policy.tokenizer.save_pretrained(folder)
 
 

@@ -157,5 +157,5 @@ def check_memory(config: RunConfig, start: str, device: torch.device) -> None:
     if free is not None and needed > free:
         raise ValueError(
             f"the model {config.model or start!r} needs {needed / 1e9:.1f} GB to be trained in this way, and "
-            f"{free / 1e9:.1f} GB are free: train an adapter (lora_rank), take bfloat16 (dtype), or choose a smaller model"
+            f"{free / 1e9:.1f} GB are free: train an adapter (lora_rank), take bfloat16 (dtype), or a smaller model"
         )

@@ -25,6 +25,7 @@ from grpo_core.live.estimates import (
     Work,
     activation_bytes,
     estimate,
+    evaluation_seconds,
     known_model,
     read_config,
     read_gguf,
@@ -140,6 +141,16 @@ def test_time_grows_with_the_work():
     ]
     assert all(more > seconds[0] for more in seconds[1:])
     assert estimate(shape, WORK, speed=None, room=None).seconds is None
+
+
+def test_evaluations_take_their_share():
+    shape, speed = shape_of(CONFIGS["llama"].to_dict()), Speed(operations=1e11, bandwidth=1e10, overhead=1e-5)
+
+    def seconds(**settings):
+        return evaluation_seconds(shape, RunConfig(**settings), speed, prompt_tokens=20, parameters=10**6)
+
+    assert seconds(eval_every=60) < seconds(eval_every=5) < seconds(eval_every=5, eval_prompts=500)
+    assert seconds(eval_samples=1) < seconds(eval_samples=16)
 
 
 def test_small_models_need_no_parts_and_large_ones_get_room_by_memory():

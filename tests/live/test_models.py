@@ -208,6 +208,28 @@ def test_a_chat_template_is_used(llama_folder):
     assert policy.tokenizer.convert_ids_to_tokens(ids)[:6] == ["<bos>", "u", "s", "e", "r", ":"]
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_what_is_saved_is_what_is_read_also_with_an_adapter(tmp_path, tied):
+    torch.manual_seed(1)
+    plain = Policy(
+        LlamaForCausalLM(LlamaConfig(**LLAMA, tie_word_embeddings=tied)).eval(), make_tokenizer(), torch.device("cpu")
+    )
+    save_policy(plain, tmp_path / "plain")
+    adapted = add_lora(load_policy(str(tmp_path / "plain"), "cpu"), 2)
+    with torch.no_grad():
+        for tensor in adapted.learned:
+            tensor.normal_(std=0.1)
+    save_policy(adapted, tmp_path / "merged")
+    ids = torch.arange(3, 15)[None]
+    logits = {}
+    for name, policy in (("plain", plain), ("merged", adapted)):
+        again = load_policy(str(tmp_path / name), "cpu")
+        assert again.parameters == plain.parameters
+        logits[name] = again.model(input_ids=ids).logits
+        torch.testing.assert_close(logits[name], policy.model(input_ids=ids).logits, atol=1e-5, rtol=0)
+    assert (logits["plain"] - logits["merged"]).abs().max() > 1e-3
+
+
 # Rows in parts
 
 
