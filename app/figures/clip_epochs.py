@@ -69,8 +69,9 @@ def _span(both: Epochs, shown: Sequence[int]) -> tuple[float, float]:
     """Return the ratios that the picture shows: those with a clip, and those without as far as is telling."""
     own = both.clipped.ratios[:, shown]
     free = np.clip(both.free.ratios[:, shown], float(own.min()) / 3, float(own.max()) * 3)
-    low = max(min(float(own.min()), float(free.min()), both.low, 0.7), 1e-4)
-    high = max(float(own.max()), float(free.max()), both.high, 1.4)
+    bounds = both.low if both.low > 0.2 else 0.7, both.high if both.high < 4 else 1.4  # a wide range is no picture
+    low = max(min(float(own.min()), float(free.min()), bounds[0], 0.7), 1e-4)
+    high = max(float(own.max()), float(free.max()), bounds[1], 1.4)
     return low / 1.08, high * 1.08
 
 
@@ -89,7 +90,8 @@ def _ticks(span: tuple[float, float]) -> dict[str, Any]:
 def _band(colors: Palette, both: Epochs, span: tuple[float, float]) -> dict[str, Any]:
     """Return the clip range as a horizontal band."""
     return {
-        "type": "rect", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": max(both.low, span[0]), "y1": both.high,
+        "type": "rect", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": max(both.low, span[0]),
+        "y1": min(both.high, span[1]),
         "layer": "below", "fillcolor": colors.band, "opacity": colors.band_opacity, "line": {"width": 0},
     }  # fmt: skip
 

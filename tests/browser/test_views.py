@@ -28,7 +28,7 @@ PICTURES = (
         ("ppo?ppo_view=trust", "alpha", ".st-key-picture-bound .main-svg", "alpha"),
         ("ppo?ppo_view=rounds", "moment", ".st-key-picture-rounds .main-svg", "moment"),
         ("clip?clip_view=surrogates", "r", ".st-key-picture-surrogates .main-svg", "r"),
-        ("clip?clip_view=quadrants&g=off-policy", "delta", ".st-key-picture-quadrants .main-svg", "delta"),
+        ("clip?clip_view=quadrants", "r", ".st-key-picture-quadrants .main-svg", "r"),
         ("clip?clip_view=epochs", "lr", ".st-key-picture-epochs .main-svg", "lr"),
         ("clip?clip_view=levels&levels_view=weights", "pull_n", ".st-key-picture-pulls .main-svg", "pull_n"),
         ("sampling", "mix_g", ".st-key-picture-dynamic .main-svg", "mix_g"),

@@ -112,7 +112,8 @@ def identity(lens: Lens) -> None:
     widgets.formula(clip_levels.identity_lines(one))
     widgets.notice("clip", "identity", **clip_levels.identity_numbers(one))
     if not widgets.hidden("notice"):
-        st.markdown(prose("clip", "corrects"))
+        parts = ("corrects-product", "corrects-token", "corrects-mean")
+        st.markdown("\n".join(f"- {prose('clip', part)}" for part in parts))
     widgets.check_yourself("identity", lambda: identity_question(one))
     widgets.take_away("identity", "identity", lambda: snippets_clip.identity(one), lambda: identity_table(one))
 

@@ -45,8 +45,8 @@ def draw(lens: Lens) -> None:
     widgets.notice("clip", SECTIONS[lens.objective.surrogate], **numbers(first))
     if not widgets.hidden("notice"):
         st.caption(prose("clip", RATIOS[reads]))
-        if lens.values["oldp"] * first.at.ratio > 1:
-            st.caption(t("clip.impossible", p=short(lens.values["oldp"]), most=short(1 / lens.values["oldp"])))
+        if needs_probability(lens) and lens.values["oldp"] * first.at.ratio > 1:
+            st.caption(t("clip.impossible", p=short(lens.values["oldp"]), most=plain(1 / lens.values["oldp"], 2)))
     if second is not None and not widgets.hidden("formula"):
         st.markdown(t("clip.against", title=recipe_title(lens.values["second"])))
         widgets.formula(explain.lines(lens, second))
