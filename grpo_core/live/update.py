@@ -21,18 +21,23 @@ class Optimizer:
     """AdamW over all weights as one vector, so that a step is a handful of operations.
 
     The model's parameters become views of one tensor, and so do their gradients. betas 0.9 and 0.99, eps 1e-8, no
-    weight decay.
+    weight decay. Parameters in half precision are rounded copies of float32 weights: a step is often smaller than the
+    distance of two neighbouring bfloat16 numbers, and would be lost.
     """
 
     def __init__(self, model: Any, *, learning_rate: float) -> None:
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.weights = torch.nn.Parameter(torch.cat([parameter.detach().flatten() for parameter in parameters]))
+        flat = torch.cat([parameter.detach().flatten() for parameter in parameters])
+        self.weights = torch.nn.Parameter(flat.float() if flat.dtype.itemsize < 4 else flat)
         self.weights.grad = torch.zeros_like(self.weights)
+        rounded = flat.dtype != self.weights.dtype
+        self._rounded = (flat, torch.zeros_like(flat)) if rounded else None
+        values, gradients = self._rounded or (self.weights.data, self.weights.grad)
         start = 0
         for parameter in parameters:
             end = start + parameter.numel()
-            parameter.data = self.weights.data[start:end].view(parameter.shape)
-            parameter.grad = self.weights.grad[start:end].view(parameter.shape)
+            parameter.data = values[start:end].view(parameter.shape)
+            parameter.grad = gradients[start:end].view(parameter.shape)
             start = end
         fused = self.weights.device.type in ("cpu", "cuda")
         self._adam = torch.optim.AdamW(
@@ -48,6 +53,8 @@ class Optimizer:
     def zero(self) -> None:
         """Set the gradient to 0."""
         self.gradient.zero_()
+        if self._rounded:
+            self._rounded[1].zero_()
 
     def snapshot(self) -> dict[str, Tensor]:
         """Give the weights and AdamW's state as tensors; before the first step there are only weights."""
@@ -59,12 +66,15 @@ class Optimizer:
             raise ValueError(f"it holds {tensors['weights'].numel()} numbers, the model learns {self.weights.numel()}")
         with torch.no_grad():
             self.weights.copy_(tensors["weights"])
+            self._round()
         own = {name: tensor for name, tensor in tensors.items() if name != "weights"}
         state = {0: own} if own else {}
         self._adam.load_state_dict({**self._adam.state_dict(), "state": state})
 
     def step(self, *, learning_rate: float, max_norm: float) -> float:
         """Scale the gradient down to max_norm where it is longer, move the weights, and give its length before."""
+        if self._rounded:
+            self.gradient.copy_(self._rounded[1])
         norm = float(torch.linalg.vector_norm(self.gradient))
         if not math.isfinite(norm):
             raise DivergedError(f"the gradient's norm is {norm}")
@@ -72,7 +82,14 @@ class Optimizer:
             self.gradient.mul_(max_norm / (norm + 1e-6))
         self._adam.param_groups[0]["lr"] = learning_rate
         self._adam.step()
+        self._round()
         return norm
+
+    @torch.no_grad()
+    def _round(self) -> None:
+        """Give the model its weights, where it holds rounded ones."""
+        if self._rounded:
+            self._rounded[0].copy_(self.weights)
 
 
 _PROPORTIONAL = frozenset(

@@ -230,6 +230,60 @@ def test_what_is_saved_is_what_is_read_also_with_an_adapter(tmp_path, tied):
     assert (logits["plain"] - logits["merged"]).abs().max() > 1e-3
 
 
+# Precision
+
+
+def test_half_precision_loses_no_small_steps(llama_folder):
+    policy = load_policy(str(llama_folder), "cpu", dtype="bfloat16")
+    assert policy.model.dtype == torch.bfloat16
+    tensor = policy.model.model.layers[0].mlp.up_proj.weight
+    before = tensor.detach().clone()
+    optimizer = Optimizer(policy.model, learning_rate=1e-5)
+    weights = optimizer.weights.detach().clone()
+    moved = []
+    for step in range(300):
+        optimizer.zero()
+        tensor.grad.fill_(1.0)
+        optimizer.step(learning_rate=1e-5, max_norm=1e9)
+        if step in (0, 299):
+            moved.append((tensor.detach() != before).float().mean().item())
+    assert tensor.dtype == torch.bfloat16
+    assert moved[0] < 0.3 < 0.9 < moved[1]
+    assert (optimizer.weights - weights).abs().max().item() == pytest.approx(300 * 1e-5, rel=1e-2)
+    kept = {name: value.clone() for name, value in optimizer.snapshot().items()}
+    optimizer.step(learning_rate=1.0, max_norm=1e9)
+    optimizer.restore(kept)
+    assert torch.equal(
+        tensor.detach().float(), kept["weights"].bfloat16().float()[_place(policy, tensor)].view(tensor.shape)
+    )
+
+
+def _place(policy, tensor):
+    """Where a parameter stands in the vector of all."""
+    start = 0
+    for parameter in policy.learned:
+        if parameter is tensor:
+            return slice(start, start + parameter.numel())
+        start += parameter.numel()
+    raise AssertionError
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_a_run_in_half_precision(llama_folder, rank):
+    config = RunConfig(
+        model=str(llama_folder),
+        dtype="bfloat16",
+        lora_rank=rank,
+        task="shell_game_length_bonus",
+        steps=2,
+        beta=0.1,
+        **FAST,
+    )
+    events = list(train(config))
+    assert events[-1]["state"] == "finished"
+    assert [event["grad_norm"] > 0 for event in events if event["event"] == "step"] == [True, True]
+
+
 # Rows in parts
 
 
