@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from grpo_core.live.experiments import GENERATED
 from grpo_core.live.store import RunInfo, RunStore, RunStoreError
 
 POINTS = 250  # most points of a curve
 EVENTS = 200  # most evaluations and commands that are shown
-RUNS_KEPT = 6  # runs kept in memory
+RUNS_KEPT = 12  # runs kept in memory
+RESULTS_KEPT = 500  # newest evaluations
 STEPS_KEPT = 48  # steps whose groups are kept in memory
+TOTALS = (GENERATED, "train_seconds", "num_tokens")  # curves that add up
 PAUSE = 0.15  # seconds between two reads of the store, however many viewers ask
 
 Row = dict[str, Any]
@@ -64,6 +67,7 @@ class Reader:
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, _Memory] = OrderedDict()
         self._groups: OrderedDict[tuple[str, int], Row] = OrderedDict()
+        self._results: OrderedDict[tuple[str, str, int], Row] = OrderedDict()
 
     def find(self, wanted: str | None = None) -> str | None:
         """Return the id of the wanted run if it exists, without a wish that of the active or newest one, else None.
@@ -93,6 +97,16 @@ class Reader:
                 for key in [key for key in self._groups if key[0] == run_id]:
                     del self._groups[key]
             return found
+
+    def last_evaluation(self, run: RunInfo) -> Row:
+        """Return a run's newest evaluation, {} before there is one; an ended run's is read once."""
+        key = (run.id, run.state, run.step)
+        with self._lock:
+            if key not in self._results:
+                self._results[key] = self.store.last_event(run.id, "eval")
+            while len(self._results) > RESULTS_KEPT:
+                self._results.popitem(last=False)
+            return self._results[key]
 
     def groups(self, run_id: str, step: int) -> Row:
         """Return the groups of one step: {"step", "groups", "ratio_histogram"}, groups empty if there are none."""
@@ -184,14 +198,24 @@ class _Memory:
             self.columns[name] = [float("nan")] * self.count
         for name, column in self.columns.items():
             column.append(numbers.get(name, float("nan")))
+        self._count_tokens(numbers.get("completion_tokens", 0.0))
         self.count += 1
+
+    def _count_tokens(self, sampled: float) -> None:
+        """Add up the tokens that were generated so far."""
+        total = self.columns.setdefault(GENERATED, [])
+        del total[self.count :]
+        total.append((total[-1] if total else 0.0) + sampled)
 
     def _view(self, run: RunInfo) -> Look:
         every = -(-self.count // POINTS) if self.count > POINTS else 1
         return Look(
             run=run,
             version=(self.newest.version if self.newest else 0) + 1,
-            curves={name: thinned(column, every) for name, column in self.columns.items()},
+            curves={
+                name: thinned(column, every) if name not in TOTALS else ends(column, every)
+                for name, column in self.columns.items()
+            },
             every=every,
             evaluations=tuple(spread(self.evaluations, EVENTS)),
             commands=tuple(self.commands[-EVENTS:]),
@@ -214,6 +238,12 @@ def thinned(column: list[float], every: int) -> list[float | None]:
     there = ~np.isnan(rows)
     sums, counts = np.where(there, rows, 0.0).sum(axis=1), there.sum(axis=1)
     return [total / count if count else None for total, count in zip(sums.tolist(), counts.tolist(), strict=True)]
+
+
+def ends(column: list[float], every: int) -> list[float | None]:
+    """Return the last of each `every` values in a row: what a total has come to there."""
+    last = [column[min(i + every, len(column)) - 1] for i in range(0, len(column), every)]
+    return [None if value != value else value for value in last]
 
 
 def spread(rows: list[Row], limit: int) -> list[Row]:

@@ -143,6 +143,9 @@ def track(rows: Iterable[Mapping[str, Any]]) -> Track:
     steps: list[Mapping[str, Any]] = []
     evaluations: list[Mapping[str, Any]] = []
     for row in rows:
+        if row.get("event") == "command" and row.get("name") == "continued":
+            steps = [one for one in steps if one["step"] <= row["step"]]
+            evaluations = [one for one in evaluations if one["step"] <= row["step"]]
         {"step": steps, "eval": evaluations}.get(str(row.get("event")), []).append(row)
     names = {name for row in steps for name, value in row.items() if _is_number(value)}
     curves: dict[str, Values] = {name: [row.get(name) for row in steps] for name in names}

@@ -1,0 +1,74 @@
+"""Comparing runs in Chromium: one thing is changed, the runs follow one another, their curves share the axes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from grpo_core.live.store import RunStore
+
+PATIENCE = 180_000  # milliseconds: a worker imports torch before its first step
+PLOT = "document.querySelector('.st-key-live-overlay .live-plot')"
+POINTS = f"({PLOT}?.data ?? []).filter((trace) => trace.showlegend).map((trace) => trace.x.length)"
+
+
+@pytest.fixture
+def store(runs_folder) -> Iterator[RunStore]:
+    """The store of the app under test; no run is left going on or waiting."""
+    store = RunStore(runs_folder)
+    yield store
+    for run in store.waiting_runs():
+        store.cancel(run.id)
+    for run in store.runs():
+        if run.alive and run.pid:
+            os.kill(run.pid, signal.SIGKILL)
+    store.mark_dead()
+
+
+def small_settings(page: Page, app_url: str) -> None:
+    """Make the settings of the next run those of a very small one."""
+    page.goto(f"{app_url}/live")
+    page.locator(".st-key-live-settings summary").click()
+    for name, value in (("steps", "6"), ("prompts_per_step", "2")):
+        field = page.locator(f".st-key-live-set-{name} input")
+        field.fill(value)
+        field.press("Enter")
+    expect(page.locator(".st-key-live-settings summary")).to_contain_text("6 steps")
+
+
+def test_a_sweep_runs_by_itself_and_is_drawn_while_it_does(page, app_url, store):
+    page.set_default_timeout(PATIENCE)
+    small_settings(page, app_url)
+    page.get_by_role("radio", name="Compare").click()
+    box = page.locator(".st-key-live-compare-make")
+    expect(box).to_be_visible()
+    values = page.locator(".st-key-live-compare-values-learning_rate input")
+    if not values.is_visible():
+        box.locator("summary").click()
+    values.fill("1e-4, 1e-3")
+    values.press("Enter")
+    expect(page.locator(".st-key-live-compare-queue button").first).to_contain_text("Queue 2 runs")
+    page.locator(".st-key-live-compare-queue button").first.click()
+    page.wait_for_function("new URLSearchParams(location.search).get('runs')?.split(',').length === 2")
+    page.wait_for_function(f"JSON.stringify({POINTS}) === '[6,6]'", timeout=PATIENCE)
+    names = page.evaluate(f"{PLOT}.data.slice(0, 2).map((trace) => trace.name)")
+    assert names == ["lr 1e-4", "lr 1e-3"]
+    ids = page.evaluate("new URLSearchParams(location.search).get('runs')").split(",")
+    assert [store.run(name).state for name in ids] == ["finished", "finished"]
+    assert store.run(ids[0]).pid == store.run(ids[1]).pid
+    expect(page.locator(".st-key-live-compare [data-testid=stDataFrame]")).to_be_visible()
+
+    page.get_by_role("radio", name="seconds").click()
+    page.wait_for_function("new URLSearchParams(location.search).get('axis') === 'seconds'")
+    seconds = [row["train_seconds"] for row in store.metrics(ids[0]) if row["event"] == "step"]
+    page.wait_for_function(f"x => Math.abs({PLOT}.data[0].x[5] - x) < 1e-6", arg=seconds[-1])
+
+    page.goto(f"{app_url}/live?part=runs&run={ids[1]}")
+    page.get_by_test_id("stPopover").get_by_role("button").first.click()
+    page.locator(".st-key-live-runs-delete-now button").first.click()
+    expect(page.get_by_text("Deleted:")).to_be_visible()
+    assert ids[1] not in [run.id for run in store.runs()]
