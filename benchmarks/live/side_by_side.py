@@ -5,16 +5,23 @@ import statistics
 import tempfile
 import time
 import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
+from benchmarks.live.arithmetic import share
 from grpo_core.live.config import RunConfig
-from grpo_core.live.model import ASSETS
-from grpo_core.live.tasks import TASKS, Problem, Task, exact
+from grpo_core.live.estimates import shape_of
+from grpo_core.live.model import ASSETS, new_policy, save_policy
+from grpo_core.live.sources import BUILT_IN
+from grpo_core.live.tasks import TASKS, Problem, Score, Task, exact
 from grpo_core.live.trainer import Run
 
-WARM_UP = 5
+WARM_UP, COUNTED = 5, 5
 ROWS, GROUP, TOKENS, RATE = 64, 8, 14, 1e-4
 
 
@@ -33,28 +40,70 @@ class Listed(Task):
         return list(self.problems[start : start + count])
 
 
-def listed(problems: list[Problem]) -> Listed:
-    base = TASKS["shell_game"]
-    return Listed(base.name, base.swaps, base.verifier, base.start, tuple(problems), [0])
+@dataclass(frozen=True)
+class Coin(Listed):
+    """The reward of a model with random weights, which never answers: right or wrong by a hash of the text."""
+
+    def scores(self, completions, problems, lengths):
+        return [Score(coin(text), coin(text), 0.0) for text in completions]
 
 
-def report(*, beta: float, steps: int, threads: int) -> None:
+def coin(text: str) -> float:
+    return float(zlib.crc32(text.encode()) % 2)
+
+
+def listed(problems: list[Problem], *, model: str) -> Listed:
+    base, kind = TASKS["shell_game"], Coin if model == "llama" else Listed
+    return kind(base.name, base.swaps, base.verifier, base.start, tuple(problems), [0])
+
+
+@contextmanager
+def start_of(model: str) -> Iterator[str]:
+    """The folder of the weights: shipped with the program, or those of a Llama with random weights, made here."""
+    if model in BUILT_IN:
+        yield str(ASSETS / model)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        save_policy(new_policy(seed=0, width=256, layers=4, family="llama"), Path(folder))
+        yield folder
+
+
+def report(*, beta: float, steps: int, threads: int, model: str = "shell_game") -> None:
     """Run both for some steps and print the medians and their ratios."""
-    problems = TASKS["shell_game"].sample(random.Random(0), steps * ROWS // GROUP)
-    config = RunConfig(beta=beta, learning_rate=RATE, steps=steps, max_new_tokens=TOKENS, pace=None)
+    with start_of(model) as start:
+        _report(start, model, beta=beta, steps=steps, threads=threads)
+
+
+def _report(start: str, model: str, *, beta: float, steps: int, threads: int) -> None:
+    problems = TASKS["shell_game"].sample(random.Random(0), (steps + COUNTED) * ROWS // GROUP)
+    config = RunConfig(
+        beta=beta, learning_rate=RATE, steps=steps, max_new_tokens=TOKENS, pace=None, eval_prompts=1,
+        model=model if model in BUILT_IN else start,
+    )  # fmt: skip
     ours = {
-        "ours, every measurement (the default run)": Run(config, task=listed(problems)),
-        "ours, without the probe": Run(replace(config, probe=False), task=listed(problems)),
+        "ours, every measurement (the default run)": Run(config, task=listed(problems, model=model)),
+        "ours, without the probe": Run(replace(config, probe=False), task=listed(problems, model=model)),
     }
     torch.set_num_threads(threads)
-    times, last = alternate(ours, problems, beta=beta, steps=steps)
-    print(f"\nOne step, beta {beta:g}: medians of {steps - WARM_UP} steps in turn, {threads} thread(s)")
+    times, last = alternate(ours, problems, start=start, model=model, beta=beta, steps=steps)
+    parameters = next(iter(ours.values())).policy.parameters
+    print(
+        f"\nOne step of {model} ({parameters:,} parameters), beta {beta:g}: medians of {steps - WARM_UP} steps in turn,"
+    )
+    print(f"{threads} thread(s)")
     print(f"  {'':48s}{'seconds':>9s}{'TRL / ours':>12s}{'CPU seconds':>13s}{'TRL / ours':>12s}")
     theirs = medians(times["TRL"])
     for name, pairs in times.items():
         wall, cpu = medians(pairs)
         print(f"  {name:48s}{wall:9.4f}{theirs[0] / wall:12.2f}{cpu:13.4f}{theirs[1] / cpu:12.2f}")
-    print(f"  last 10 steps, mean reward and length: {last}", flush=True)
+    print(f"  last 10 steps, mean reward and length: {last}")
+    for name, run in ours.items():
+        seconds, bare = share(run, shape_of(run.policy.model.config.to_dict()), steps=COUNTED)
+        print(
+            f"  {name}: {COUNTED} more steps, median {seconds:.4f} s; their products with the weights, timed bare, "
+            f"take {bare:.4f} s: {bare / seconds:.0%} of the step",
+            flush=True,
+        )
 
 
 def medians(pairs: list[tuple[float, float]]) -> tuple[float, ...]:
@@ -71,7 +120,7 @@ def since(start: tuple[float, float]) -> tuple[float, float]:
     return wall - start[0], cpu - start[1]
 
 
-def alternate(ours, problems, *, beta, steps):
+def alternate(ours, problems, *, start, model, beta, steps):
     """Let TRL train; after each of its steps take one of ours. Seconds of every step after the warm-up."""
     from transformers import TrainerCallback
 
@@ -85,14 +134,14 @@ def alternate(ours, problems, *, beta, steps):
         def on_step_end(self, args, state, control, **_):
             times["TRL"].append(since(began[0]))
             for name, run in ours.items():
-                start = clocks()
+                before = clocks()
                 event = run.step_event()
-                times[name].append(since(start))
+                times[name].append(since(before))
             seen.append((event["reward"], event["completions/mean_length"]))
 
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trainer = trl_trainer(folder, problems, beta=beta, steps=steps, callback=Turns())
+        trainer = trl_trainer(folder, problems, start=start, model=model, beta=beta, steps=steps, callback=Turns())
         trainer.train()
     logs = [entry for entry in trainer.state.log_history if "reward" in entry][-10:]
     last = {
@@ -106,7 +155,7 @@ def mean(values) -> float:
     return round(statistics.fmean(values), 2)
 
 
-def trl_trainer(folder, problems, *, beta, steps, callback):
+def trl_trainer(folder, problems, *, start, model, beta, steps, callback):
     """TRL's trainer with our run's settings: Dr. GRPO without std scaling, constant rate, one update a batch."""
     import transformers
     from datasets import Dataset
@@ -117,9 +166,10 @@ def trl_trainer(folder, problems, *, beta, steps, callback):
     transformers.logging.set_verbosity_error()
 
     def reward(completions, answer, **_):
+        if model == "llama":
+            return [coin(text) for text in completions]
         return [exact(text, gold).reward for text, gold in zip(completions, answer, strict=True)]
 
-    start = str(ASSETS / TASKS["shell_game"].start)
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(start)
     rows = [{"prompt": "<bos>" + problem.prompt, "answer": problem.answer} for problem in problems]
     arguments = GRPOConfig(
