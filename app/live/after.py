@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,8 @@ def downloads(source: Reader, look: Look) -> None:
         _download("export", f"{run_id}.zip", "application/zip", lambda: exported(store, run_id))
         _download("csv", f"{run_id}.csv", "text/csv", lambda: table(store, run_id))
         _download("groups_csv", f"{run_id}-groups.csv", "text/csv", lambda: completions(source, look))
+        if find_spec("grpo_core.live.trl_script"):
+            _download("trl", f"{run_id}.py", "text/x-python", lambda: script(look))
         kept = checkpoints_of(store.folder, run_id)
         if kept is not None and kept.all():
             _download("model", f"{run_id}-model.zip", "application/zip", lambda: with_model(store, run_id))
@@ -110,6 +113,13 @@ def table(store: RunStore, run_id: str) -> str:
     from grpo_core.live.export import metrics_csv
 
     return metrics_csv(store.metrics(run_id))
+
+
+def script(look: Look) -> str:
+    """Return the run's settings as a script for TRL's trainer."""
+    from grpo_core.live.trl_script import trl_script
+
+    return trl_script(look.run.config, title=look.run.id)
 
 
 def completions(source: Reader, look: Look) -> str:

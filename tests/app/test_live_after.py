@@ -94,10 +94,11 @@ def test_what_is_taken_away_holds_the_run(tmp_path):
     reader = Reader(store)
     rows = list(csv.DictReader(io.StringIO(after.completions(reader, reader.look(run_id)))))
     assert [row["completion"] for row in rows] == ["2", "3"]
+    compile(after.script(reader.look(run_id)), "script", "exec")
     assert rows[0]["prompt"] == "'=1+1"  # inert in a spreadsheet
 
 
 def test_the_menu_offers_the_model_only_where_there_is_a_checkpoint(open_page, tmp_path):
     ended(tmp_path, state="stopped")
     labels = [e.proto.label for e in sound(open_page("live")).get("download_button")]
-    assert labels == [catalogue()[f"live.take.{name}"] for name in ("export", "csv", "groups_csv")]
+    assert labels == [catalogue()[f"live.take.{name}"] for name in ("export", "csv", "groups_csv", "trl")]
