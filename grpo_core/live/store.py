@@ -10,6 +10,7 @@ act on.
 
 import json
 import os
+import re
 import shutil
 import socket
 import time
@@ -218,6 +219,36 @@ class RunStore:
                 _insert_run(db, config, place=last + i, experiment=group, changed=json.dumps(own))
                 for i, (config, own) in enumerate(pairs, start=1)
             ]
+
+    def add_run(
+        self,
+        about: Mapping[str, Any],
+        config: Mapping[str, Any],
+        events: Sequence[Mapping[str, Any]],
+        groups: Mapping[int, bytes],
+    ) -> str:
+        """Write an ended run that another store kept, all or nothing, and give its id: its own where that is free.
+
+        about: its row, with "run" for its id. groups: by step, as add_event writes them. See live.export.import_run.
+        """
+        row = {name: value for name, value in about.items() if name in _RUNS.c}
+        with self._write() as db:
+            run_id = _insert_run(db, _stored_config(config), changed="{}", run_id=_free_id(db, str(about.get("run"))))
+            created = row.pop("created", None) or time.time()
+            size = sum(map(len, groups.values()))
+            steps = row.pop("steps", 0) or int(config.get("steps", 0) or 0)
+            values = {**row, "created": created, "steps": steps, "group_bytes": size, "place": None}
+            db.execute(_RUNS.update().where(_RUNS.c.id == run_id).values(**values))
+            for event in events:
+                data = {name: value for name, value in event.items() if name != "seq"}
+                own = {"run_id": run_id, "event": event["event"], "step": int(event["step"]), "data": to_json(data)}
+                db.execute(_EVENTS.insert().values(**own))
+            for step, blob in groups.items():
+                db.execute(_GROUPS.insert().values(run_id=run_id, step=step, size=len(blob), data=blob))
+            if size > self._group_bytes:
+                left = _thin_groups(db, run_id, max(groups))
+                db.execute(_RUNS.update().where(_RUNS.c.id == run_id).values(group_bytes=left))
+        return run_id
 
     def take_next(self, pid: int | None = None) -> str | None:
         """Take the first run out of the line, for a process that works on it or is about to be started.
@@ -546,9 +577,18 @@ def _busy(db: sa.Connection) -> RunInfo | None:
 _IN_LINE = (_RUNS.c.state == "queued", _RUNS.c.place.is_not(None))
 
 
-def _insert_run(db: sa.Connection, config: RunConfig, **more: Any) -> str:
+_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
+
+
+def _free_id(db: sa.Connection, wanted: str) -> str | None:
+    """Give the id of a run from another store if it is one and nobody has it here."""
+    taken = db.execute(sa.select(_RUNS.c.id).where(_RUNS.c.id == wanted)).first()
+    return wanted if taken is None and _ID.fullmatch(wanted) else None
+
+
+def _insert_run(db: sa.Connection, config: RunConfig, *, run_id: str | None = None, **more: Any) -> str:
     """Write a queued run and give its id."""
-    run_id = time.strftime("%Y%m%d-%H%M%S-") + uuid.uuid4().hex[:6]
+    run_id = run_id or time.strftime("%Y%m%d-%H%M%S-") + uuid.uuid4().hex[:6]
     row = {"id": run_id, "state": "queued", "reason": "", "config": json.dumps(config.to_dict()), "note": config.note}
     db.execute(_RUNS.insert().values(**row, created=time.time(), steps=config.steps, **more))
     return run_id

@@ -42,13 +42,13 @@ from grpo_core.live.draws import Draw, join_draws, with_none
 from grpo_core.live.engines import Engine, Prompts, Reference, make_engine
 from grpo_core.live.evaluate import evaluate
 from grpo_core.live.faults import faulty_rewards
-from grpo_core.live.model import Policy, device_name, load_policy, start_policy, use_threads  # noqa: F401
+from grpo_core.live.model import Policy, device_name, start_policy, use_threads
 from grpo_core.live.pretrained import check_start
 from grpo_core.live.reward_model import first_labels, reward_model_metrics, reward_model_of
 from grpo_core.live.rollout import Rollout, encode, own_tokens, sample
 from grpo_core.live.steps import Steps, padded, step_advantages, step_statistics, verify_steps
 from grpo_core.live.task_files import task_of
-from grpo_core.live.tasks import TASKS, Problem, Score, Task  # noqa: F401
+from grpo_core.live.tasks import Problem, Score, Task
 from grpo_core.live.update import DivergedError, Optimizer, UpdateInputs, update
 
 Event = dict[str, Any]
