@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.live import after, scenarios
+from app.live import after, models, scenarios
 from app.live.changes import pace_label, pace_name, pace_of
 from app.live.curves import charts
 from app.live.orders import PACE, command, say_refused, start
@@ -132,3 +132,4 @@ def messages(source: Reader, look: Look | None) -> None:
         after.go_on(source, look)
     elif run.state == "queued" or (run.active and not look.step):
         st.info(prose("live", "starting"), icon=":material/hourglass_top:")
+    models.show_troubles(look.last)

@@ -19,6 +19,7 @@ from app.words import known, prose, t
 from grpo_core.live.config import DTYPES, RunConfig
 from grpo_core.live.estimates import Estimate, Known, estimate, evaluation_seconds, known_model, token_room, work_of
 from grpo_core.live.machine import Machine, this_machine
+from grpo_core.live.sandbox import KINDS as TROUBLES
 from grpo_core.live.sandbox import code_allowed
 from grpo_core.live.sources import BUILT_IN, find_source
 from grpo_core.live.task_files import MAX_BYTES, TaskFile, keep_upload, parse_tasks, read_tasks, usable
@@ -251,6 +252,14 @@ def _file_contents() -> None:
         line, reason = t("live.model.line"), t("live.model.reason")
         rows = [{line: str(b.line), reason: t(f"live.broken.{b.reason}")} for b in tasks.broken[:SHOWN]]
         st.dataframe(rows, hide_index=True, key="live-model-broken")
+
+
+def show_troubles(metrics: Mapping[str, Any]) -> None:
+    """Say what the verifier could not do in the newest step."""
+    found = {kind: metrics.get(f"verifier/{kind}") for kind in TROUBLES}
+    said = [t(f"live.trouble.{kind}", count=f"{number:g}") for kind, number in found.items() if number]
+    if said:
+        st.warning(t("live.trouble", list=", ".join(said)), icon=":material/rule:")
 
 
 # The estimate

@@ -61,9 +61,9 @@ class RunConfig:
     after each update, the log-probabilities that KL and the ratio picture need.
 
     model "" is the task's own start; else a built-in model, a folder, a GGUF file or a hub id (see sources.py), in the
-    precision dtype. lora_rank above 0 trains an adapter of that rank and freezes the model. task_file is a JSONL file of
-    prompts and answers that takes the task's place (see task_files.py), judged by verifier, a name in FILE_VERIFIERS, or
-    by the Python code in verifier_file, where the operator allows it.
+    precision dtype. lora_rank above 0 trains an adapter of that rank and freezes the model. task_file is a JSONL file
+    of prompts and answers that takes the task's place (see task_files.py), judged by verifier, a name in
+    FILE_VERIFIERS, or by the Python code in verifier_file, where the operator allows it.
 
     reward_source "learned" trains with a small reward model in the verifier's place (see reward_model.py). Every
     iteration_steps steps (0: never) an iteration of Algorithm 1 ends: the reference becomes a copy of the policy, and

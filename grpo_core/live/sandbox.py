@@ -68,6 +68,7 @@ class Sandbox:
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer, self._number = b"", 0
         self._counts: Counter[str] = Counter()
+        self._told: set[str] = set()
         self.reason = ""
         """What the last failure was, in its own words: untrusted text."""
         self._end: Callable[[], Any] = lambda: None
@@ -108,6 +109,9 @@ class Sandbox:
         self._end()
 
     def _note(self, kind: str, reason: str) -> None:
+        if kind not in self._told:
+            print(f"A completion stays unscored, the verifier {kind}: {reason[:300]}", file=sys.stderr, flush=True)
+        self._told.add(kind)
         self._counts[kind] += 1
         self.reason = reason[:300]
 

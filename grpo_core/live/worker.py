@@ -161,7 +161,7 @@ def stand_by(store: RunStore) -> str:
     """Load what a run needs, then wait for a run's name; give "" when none comes or nobody is there any more."""
     from grpo_core.live import trainer
 
-    trainer.load_policy(trainer.TASKS[RunConfig().task].start)
+    trainer.start_policy(RunConfig(), trainer.task_of(RunConfig()).start)
     name: queue.Queue[str] = queue.Queue()
     threading.Thread(target=lambda: name.put(sys.stdin.readline().strip()), daemon=True).start()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -270,3 +271,17 @@ def test_sizes_have_units():
         "7.0 B",
     )
     assert live_form.in_full(RunConfig()).count("LoRA") == 0
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_what_a_verifier_could_not_do_is_said(open_page, tmp_path, language):
+    store = RunStore(tmp_path)
+    run_id = store.create_run(RunConfig())
+    assert store.claim(run_id, os.getpid())
+    store.add_event(run_id, {"event": "start", "step": 0, "seconds": 0.0, "device": "cpu"})
+    trouble = {"verifier/hung": 2.0, "verifier/raised": 0.0, "verifier/died": 1.0}
+    store.add_event(run_id, {"event": "step", "step": 1, "seconds": 0.1, "reward": 0.5, **trouble})
+    at = sound(open_page("live", {"lang": language}))
+    labels = catalogue(language)
+    parts = [labels["live.trouble.hung"].format(count=2), labels["live.trouble.died"].format(count=1)]
+    assert labels["live.trouble"].format(list=", ".join(parts)) in [w.value for w in at.warning]
