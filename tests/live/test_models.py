@@ -1,5 +1,6 @@
 """The models a run can start from: built-in sizes, folders, adapters, and what is said of those that do not work."""
 
+import itertools
 import json
 import warnings
 
@@ -8,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import BloomConfig, BloomForCausalLM, LlamaConfig, LlamaForCausalLM
 
+from grpo_core.live.checkpoints import Checkpoints
 from grpo_core.live.config import RunConfig
 from grpo_core.live.engines import Completions, GeneralEngine, Reference, make_engine
 from grpo_core.live.gpt2 import Gpt2Engine
@@ -18,6 +20,7 @@ from grpo_core.live.sources import BUILT_IN, find_source
 from grpo_core.live.tasks import TASKS
 from grpo_core.live.trainer import train
 from grpo_core.live.update import Optimizer
+from tests.live.test_trainer import timeless
 
 FAST = {"pace": None, "eval_prompts": 20, "device": "cpu"}
 LLAMA = {
@@ -343,3 +346,19 @@ def test_a_run_with_an_adapter(tmp_path):
     assert steps[0]["kl"] == pytest.approx(0.0, abs=1e-9)
     assert steps[1]["kl"] > 1e-6
     assert steps[2]["kl"] == pytest.approx(0.0, abs=1e-9)  # refreshed after step 2
+
+
+@pytest.mark.parametrize(("rank", "dtype"), [(4, "float32"), (4, "bfloat16"), (0, "bfloat16")])
+def test_a_run_of_ones_own_model_goes_on_from_its_checkpoint_bit_by_bit(llama_folder, tmp_path, rank, dtype):
+    config = RunConfig(
+        model=str(llama_folder), lora_rank=rank, dtype=dtype, task="shell_game_length_bonus", learning_rate=1e-2,
+        steps=6, beta=0.1, refresh_every=2, checkpoint_every=3, prompts_per_step=2, **{**FAST, "eval_prompts": 2},
+    )  # fmt: skip
+    straight = timeless(train(config, checkpoints=Checkpoints(tmp_path / "straight")))
+    kept = Checkpoints(tmp_path / "cut")
+    first = list(itertools.takewhile(lambda event: event["step"] < 5, train(config, checkpoints=kept)))
+    begin = kept.newest()
+    assert begin.step == 3
+    _, *rest = timeless(train(RunConfig(), checkpoints=kept, begin=begin))
+    assert timeless(first)[: begin.events] + rest == straight
+    assert straight[-1]["state"] == "finished"
