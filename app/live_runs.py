@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from app import live_form
-from app.live import groups
+from app.live import after, groups
+from app.live.source import first_look
 from app.live_reader import Reader
 from app.numbers import MISSING
 from app.recipe_words import recipe_title
@@ -25,6 +29,8 @@ LISTED = 200
 LINE_EVERY = 2.0  # seconds between two looks at the line
 LIST_EVERY = 5.0  # and at the list while a run goes on
 CHOICE, TABLE, SAID = "live-runs-choice", "live-runs-table", "live-runs-said"  # session keys
+FILES = "live-runs-files"  # session key: how many files have been brought in
+EXPORT = "grpo_core.live.export"
 RUN = "run"  # in the address
 ROW_HEIGHT, MOST_ROWS = 35, 10
 
@@ -114,6 +120,8 @@ def _runs(source: Reader) -> None:
         st.error(f"{t('live.store')} {literal(str(error))}", icon=":material/error:")
         return
     _say()
+    if find_spec(EXPORT):
+        _bring_in(source)
     if not runs:
         st.info(prose("runs", "empty"), icon=":material/list:")
         return
@@ -130,6 +138,36 @@ def _say() -> None:
         st.error(f"{t('live.refused')} {literal(text)}", icon=":material/block:")
     elif kind:
         st.success(literal(text), icon=":material/check:")
+
+
+def _bring_in(source: Reader) -> None:
+    """Draw the field that takes a run from a file. A new field follows each file: the old one would bring it again."""
+    key = f"live-runs-file-{st.session_state.get(FILES, 0)}"
+
+    def take() -> None:
+        file = st.session_state[key]
+        if file is not None:
+            st.session_state[FILES] = st.session_state.get(FILES, 0) + 1
+            _import(source, file.name, file.getvalue())
+
+    with st.popover(t("runs.bring"), icon=":material/upload:", help=t("runs.bring_help")):
+        st.file_uploader(t("runs.file"), type="zip", key=key, on_change=take, help=t("runs.file_help"))
+
+
+def _import(source: Reader, name: str, data: bytes) -> None:
+    """Bring a run that was taken away into this store, and choose it."""
+    from grpo_core.live.export import import_run
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.zip"
+        path.write_bytes(data)
+        try:
+            run_id = import_run(path, source.store)
+        except (ValueError, RuntimeError, OSError) as error:
+            st.session_state[SAID] = ("error", str(error).replace(path.name, name))
+            return
+    st.session_state[SAID] = ("done", t("runs.brought", run=run_id))
+    _choose(run_id)
 
 
 def _table(source: Reader, runs: Sequence[RunInfo], names: dict[str, str]) -> None:
@@ -206,8 +244,11 @@ def _details(source: Reader, run: RunInfo, experiment: str) -> None:
         _button("open", "visibility", lambda: _open(run.id))
         _button("compare", "stacked_line_chart", lambda: _compare(run.id))
         _button("restore", "tune", lambda: _restore(run))
-        if hasattr(runner, "resume_run"):
-            _button("resume", "play_arrow", lambda: _resume(source, run.id), disabled=run.active)
+        look = first_look(source, run.id)
+        if look is not None:
+            after.go_on(source, look)
+            if find_spec(EXPORT):
+                after.downloads(source, look)
         _delete(source, run)
 
 
@@ -252,15 +293,6 @@ def _restore(run: RunInfo) -> None:
     text = t("runs.restored") if not others else t("runs.restored_but", names=", ".join(others))
     st.session_state[SAID] = ("done", text)
     st.rerun()
-
-
-def _resume(source: Reader, run_id: str) -> None:
-    try:
-        runner.resume_run(run_id, source.store)
-    except (ValueError, RuntimeError) as error:
-        st.session_state[SAID] = ("error", str(error))
-        st.rerun()
-    _open(run_id)
 
 
 def _delete(source: Reader, run: RunInfo) -> None:

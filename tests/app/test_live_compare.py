@@ -289,7 +289,7 @@ def test_a_run_is_deleted_only_when_confirmed_and_never_while_it_goes_on(open_pa
     assert store.claim(active, os.getpid())
     at = sound(open_page("live", {"part": "runs", "run": active}))
     assert at.button(key="live-runs-delete-now").disabled
-    assert at.button(key="live-runs-resume").disabled
+    assert "live-go-on" not in [button.key for button in at.button]
 
 
 def test_a_refusal_is_said_and_nothing_is_lost(open_page, trained):
@@ -297,7 +297,7 @@ def test_a_refusal_is_said_and_nothing_is_lost(open_page, trained):
     active = store.create_run(RunConfig())
     assert store.claim(active, os.getpid())
     at = sound(open_page("live", {"part": "runs", "run": names[0]}))
-    at.button(key="live-runs-resume").click().run()
+    at.button(key="live-go-on").click().run()
     assert active in said(sound(at))
     assert store.run(names[0]).state == "finished"
 
@@ -350,3 +350,21 @@ def test_runs_are_told_apart_by_every_eye_and_from_colours_with_a_meaning(eyes, 
     if eyes == "everyone":
         assert min(np.linalg.norm(a - lab(m, MATRICES[eyes])) for a in seen for m in meanings) > 15
     assert len({style.dash for style in STYLES}) == len({style.symbol for style in STYLES}) == len(STYLES)
+
+
+def test_a_run_comes_back_from_a_file_and_a_broken_file_changes_nothing(open_page, trained, tmp_path):
+    from grpo_core.live.export import export_run
+
+    store, names = trained
+    file = export_run(store, names[0], tmp_path / "taken.zip")
+    store.delete_run(names[0])
+    at = sound(open_page("live", {"part": "runs"}))
+    at.file_uploader(key="live-runs-file-0").upload("<b>broken</b>.zip", b"PK no archive", "application/zip").run()
+    assert "broken" in sound(at).error[0].value
+    assert "<b>" not in at.error[0].value
+    assert [run.id for run in store.runs()] == [names[1]]
+    at.file_uploader(key="live-runs-file-1").upload("run.zip", file.read_bytes(), "application/zip").run()
+    assert names[0] in said(sound(at))
+    assert {run.id for run in store.runs()} == set(names)
+    assert at.query_params["run"] == names[0]
+    assert len([row for row in store.metrics(names[0]) if row["event"] == "step"]) == STEPS
