@@ -132,7 +132,7 @@ def _interval_text(bounds: tuple[float | None, float | None]) -> str:
 def strata(colors: Palette, before: Sequence[Row], now: Sequence[Row], *, by: str) -> Figure:
     """Return accuracy within parts of the held-out answers, before training and now, with 95 % intervals.
 
-    `by`: what the parts differ in, "moves", "swaps" or "length".
+    `by`: what the parts differ in, "level", "moves", "swaps" or "length".
     """
     order = list(dict.fromkeys(str(row["value"]) for row in sorted([*before, *now], key=_position)))
     data = [
@@ -150,7 +150,13 @@ def strata(colors: Palette, before: Sequence[Row], now: Sequence[Row], *, by: st
             bargap=0.25,
             margin={"l": 8, "r": 10, "t": 30, "b": 8},
             annotations=[_heading(colors, "  ·  ".join(names))],
-            xaxis=axis(colors, t(f"live.axis.{by}"), type="category", categoryorder="array", categoryarray=order),
+            xaxis=axis(
+                colors,
+                t(f"live.axis.{by}"),
+                type="category",
+                categoryorder="array",
+                categoryarray=list(map(safe, order)),
+            ),
             yaxis=axis(colors, t("live.axis.accuracy"), range=[0, 1.04], tickformat="~%", zeroline=False, nticks=6),
         ),
     )

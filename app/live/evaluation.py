@@ -18,7 +18,7 @@ from app.widgets import colors
 from app.words import language, prose, t
 
 BY = "live-strata"  # session key
-ORDER = ("moves", "swaps", "length")
+ORDER = ("level", "moves", "swaps", "length")
 
 
 def section(source: Reader, run_id: str | None) -> None:

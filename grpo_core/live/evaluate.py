@@ -103,7 +103,7 @@ def _strata(
     swaps, levels = [len(problem.steps) for problem in problems], sorted({problem.level for problem in problems})
     parts = {
         "moves": _parts(greedy, once, [problem.moves for problem in problems], str) if any(swaps) else {},
-        "level": _parts(greedy, once, [levels.index(problem.level) for problem in problems], lambda i: levels[i])
+        "level": _parts(greedy, once, [levels.index(problem.level) for problem in problems], lambda i: levels[i] or "–")
         if len(levels) > 1
         else {},
         "swaps": _parts(greedy, once, swaps, str) if len(set(swaps)) > 1 else {},

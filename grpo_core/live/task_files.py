@@ -24,6 +24,8 @@ from grpo_core.live.tasks import TASKS, Problem, Score, Task, format_score, is_h
 from grpo_core.live.verifiers import FILE_VERIFIERS, WITHOUT_ANSWER
 
 MAX_BYTES = 20_000_000
+MAX_KEPT = 200_000_000
+"""Bytes of all uploaded files together."""
 MAX_TEXT = 20_000
 MAX_BROKEN = 1000
 """Of more broken lines than this only the number is kept."""
@@ -162,10 +164,15 @@ def usable(tasks: TaskFile) -> TaskFile:
 
 
 def keep_upload(data: bytes, folder: Path) -> Path:
-    """Keep an uploaded file in a folder, under a name that follows from its content; give the path."""
+    """Keep an uploaded file in a folder, under a name that follows from its content; give the path.
+
+    ValueError for a file that is too large, and when the folder is full: runs that are kept may need what is in it.
+    """
     path = folder / "tasks" / f"{hashlib.sha256(_small(data)).hexdigest()[:16]}.jsonl"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
+        if sum(other.stat().st_size for other in path.parent.glob("*.jsonl")) + len(data) > MAX_KEPT:
+            raise ValueError(f"{path.parent} is full ({MAX_KEPT // 10**6} MB): remove task files that no run needs")
         unfinished = path.with_suffix(f".{os.getpid()}")
         unfinished.write_bytes(data)
         os.replace(unfinished, path)

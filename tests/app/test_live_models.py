@@ -285,3 +285,22 @@ def test_what_a_verifier_could_not_do_is_said(open_page, tmp_path, language):
     labels = catalogue(language)
     parts = [labels["live.trouble.hung"].format(count=2), labels["live.trouble.died"].format(count=1)]
     assert labels["live.trouble"].format(list=", ".join(parts)) in [w.value for w in at.warning]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_accuracy_by_the_levels_of_a_file(open_page, tmp_path, language):
+    store = RunStore(tmp_path)
+    run_id = store.create_run(RunConfig())
+    assert store.claim(run_id, os.getpid())
+    store.add_event(run_id, {"event": "start", "step": 0, "seconds": 0.0, "device": "cpu"})
+    share = {"accuracy": 0.5, "accuracy_low": 0.1, "accuracy_high": 0.9, "answers": 2}
+    strata = [{"by": "level", "value": value, **share} for value in (EVIL, "hard")]
+    store.add_event(run_id, {"event": "eval", "step": 0, "seconds": 0.1, **share, "samples": 1, "strata": strata})
+    at = sound(open_page("live", {"lang": language, "under": "evaluation"}))
+    drawn = [json.loads(e.proto.json) for e in at.get("bidi_component") if "live-strata-picture" in e.proto.id]
+    figure = drawn[0]["figure"]
+    assert figure["layout"]["xaxis"]["title"]["text"] == catalogue(language)["live.axis.level"]
+    shown = figure["data"][0]["x"]
+    assert set(shown) == set(figure["layout"]["xaxis"]["categoryarray"])
+    assert "hard" in shown
+    assert "<img" not in json.dumps(figure)

@@ -6,7 +6,16 @@ import random
 import pytest
 
 from grpo_core.live.config import RunConfig
-from grpo_core.live.task_files import MAX_BYTES, FileTask, TaskFile, keep_upload, parse_tasks, read_tasks, task_of
+from grpo_core.live.task_files import (
+    MAX_BYTES,
+    MAX_KEPT,
+    FileTask,
+    TaskFile,
+    keep_upload,
+    parse_tasks,
+    read_tasks,
+    task_of,
+)
 from grpo_core.live.tasks import Score, is_held_out
 from grpo_core.live.trainer import train
 from grpo_core.live.verifiers import FILE_VERIFIERS
@@ -128,6 +137,11 @@ def test_an_upload_is_kept_once_under_a_name_of_its_content(tmp_path):
     assert len(list((tmp_path / "tasks").iterdir())) == 2
     with pytest.raises(ValueError, match="larger than"):
         keep_upload(b"x" * (MAX_BYTES + 1), tmp_path)
+    with (tmp_path / "tasks" / "large.jsonl").open("wb") as file:
+        file.truncate(MAX_KEPT)
+    with pytest.raises(ValueError, match="is full"):
+        keep_upload(sums(7), tmp_path)
+    assert keep_upload(sums(9), tmp_path) == path
 
 
 @pytest.mark.parametrize(
