@@ -13,6 +13,7 @@ from app.explain import clip as curve
 from app.explain import clip_epochs, clip_levels, clip_regions, clip_surrogates
 from app.figures import clip_epochs as epoch_figures
 from app.figures.base import DARK, LIGHT
+from app.figures.clip_regions import quadrants as quadrants_figure
 from app.figures.clip_surrogates import surrogates as surrogates_figure
 from app.lens import look
 from app.link import value_of
@@ -20,7 +21,7 @@ from app.params import OPTIONS, PARAMS, SHOWN_RECIPES, distinct_surrogates
 from app.teaching import teaching_groups
 from app.views.clip import surrogates as surrogates_view
 from app.words import catalogue, sections, t
-from grpo_core import SURROGATES, get_recipe
+from grpo_core import SURROGATES, Group, get_recipe
 from tests.app.driving import ROOT, link_of, metrics, number, pictures, printed, sound, typed_wrong
 
 NAMES = tuple(presets.names("clip"))
@@ -235,6 +236,32 @@ def test_a_hyperparameter_reaches_every_page(open_page):
     assert lens.objective.options == {"weight_low": 0.0, "weight_high": 5.0}
     assert lens_of(recipe="trl_cispo").objective.options == get_recipe("trl_cispo").objective.options
     assert lens_of(recipe="verl_cispo", weight_low=1.9).objective.options["weight_high"] == 1.9
+
+
+def test_a_hostile_token_is_escaped_in_every_picture():
+    bad = Group(
+        prompt="<script>", tokens=(("<b>x</b>", "<img src=x>"), ("&lt;",)), rewards=(1.0, 0.0),
+        logp=((-0.5, -0.4), (-0.3,)), old_logp=((-0.9, -0.4), (-0.6,)),
+    )  # fmt: skip
+    lens = look(bad, {name: value_of({}, name) for name in PARAMS})
+    first, found = clip_surrogates.first(lens, 3.0), clip_regions.regions(lens)
+    drawn = [
+        surrogates_figure(
+            LIGHT,
+            first,
+            None,
+            clip_surrogates.others(lens, 3.0),
+            clip_surrogates.points(lens, 3.0),
+            reads="token",
+            high=3.0,
+        ),
+        quadrants_figure(
+            LIGHT, clip_regions.rows(lens, found, 3.0), clip=curve.lenses.clip_range(lens.values), ratio=1.0, high=3.0
+        ),
+    ]
+    texts = json.dumps(drawn)
+    assert "&lt;img" in texts
+    assert not re.search(r"<(b>x|img|script)", texts)
 
 
 # --- C2, C4: inner epochs ---------------------------------------------------------------------------------------------
