@@ -103,6 +103,8 @@ PANELS: Mapping[str, Panel] = {
         (Series("rewards/accuracy/mean", "right", "current"), Series("rewards/format/mean", "format", "second")),
         format="~%",
     ),
+    "exact": _one("reward_exact", "exact", "current"),
+    "reward_model": _one("reward_model/accuracy", "agreement", "up", format="~%"),
     "unscored": _one("completions/unscored_ratio", "unscored", "old", format="~%", least=0.04),
     "drawn": Panel((Series("groups/drawn", "drawn", "old"), Series("groups/trained_mixed", "trained_mixed", "up"))),
     "loss": _one("loss", "loss"),
@@ -127,8 +129,8 @@ PANELS: Mapping[str, Panel] = {
 """Every panel by its name."""
 SETS: Mapping[str, tuple[str, ...]] = {
     "overview": ("length", "truncated", "entropy", "kl", "groups", "grad_norm", "clip", "speed"),
-    "signal": ("groups", "dead", "reward_std", "advantage", "parts", "unscored", "drawn"),
-    "policy": ("entropy", "kl_reference", "kl_old", "ratio", "outside", "truncated", "lengths"),
+    "signal": ("groups", "dead", "reward_std", "advantage", "parts", "unscored", "drawn", "exact"),
+    "policy": ("entropy", "kl_reference", "kl_old", "ratio", "outside", "truncated", "lengths", "reward_model"),
     "update": ("loss", "grad_norm", "clip", "saturated", "ratio", "kl_old", "learning_rate", "beta"),
     "cost": ("time", "speed", "step_tokens", "tokens", "train_seconds", "drawn"),
 }

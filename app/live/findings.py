@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import streamlit as st
 
@@ -22,15 +25,38 @@ MARKS = {"bad": "down", "warning": "entropy"}
 STATUS = {"found": "flag", "cannot tell": "help", "clear": "check"}
 ON_THE_MAIN_CURVE = ("reward", "evaluation")
 """What is seen on the large chart; everything else is seen on the panels or in the groups."""
+PAUSE = 1.0  # seconds between two diagnoses of a run that goes on
+MOST_KNOWN = 8  # runs whose diagnosis is kept
 READ = tuple({alias for aliases in ALIASES.values() for alias in aliases})
 
 
 def findings_of(source: Reader, look: Look | None) -> list[Finding]:
-    """Return what the diagnosis says of a run: computed once for all viewers of this state of the run."""
+    """Return what the diagnosis says of a run: made once for all viewers, once a second at most while it goes on."""
     if look is None or not look.step:
         return []
-    found: list[Finding] = look.once("findings", lambda: _diagnosed(source, look))
-    return found
+    known = _KNOWN.get((source.store.url, look.run.id))
+    if known is None or (known.version != look.version and (not look.run.active or known.age() > PAUSE)):
+        known = _Known(look.version, time.monotonic(), _diagnosed(source, look))
+        _KNOWN[(source.store.url, look.run.id)] = known
+        while len(_KNOWN) > MOST_KNOWN:
+            _KNOWN.popitem(last=False)
+    return known.findings
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A diagnosis, of which state of the run and when it was made."""
+
+    version: int
+    made: float
+    findings: list[Finding]
+
+    def age(self) -> float:
+        """Return how many seconds old it is."""
+        return time.monotonic() - self.made
+
+
+_KNOWN: OrderedDict[tuple[str, str], _Known] = OrderedDict()
 
 
 def _diagnosed(source: Reader, look: Look) -> list[Finding]:

@@ -147,7 +147,7 @@ def _group(config: RunConfig, found: Mapping[str, Any], index: int) -> None:
         return
     tokens, ratios = st.columns([2.1, 1], gap="medium")
     with tokens:
-        place = microscope.table(step, config, index, heat, hold=lambda: _walk(found["step"]))
+        place = microscope.table(step, config, found, index, heat, hold=lambda: _walk(found["step"]))
     with ratios:
         _ratios(config, found)
     if place is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,16 @@ MOST_FACTS = 700  # tokens up to which hovering over one says everything about i
 
 def loss_of(config: RunConfig, found: Mapping[str, Any]) -> StepLoss:
     """Return the loss of a step: computed once for all viewers. ValueError if it cannot be computed again."""
-    memo = found["memo"]
-    if "loss" not in memo:
-        memo["loss"] = step_loss(found, config)
-    loss: StepLoss = memo["loss"]
+    loss: StepLoss = _once(found, "loss", lambda: step_loss(found, config))
     return loss
+
+
+def _once(found: Mapping[str, Any], name: Any, make: Callable[[], Any]) -> Any:
+    """Return what `make` gives, made once for all viewers of a step."""
+    memo = found["memo"]
+    if name not in memo:
+        memo[name] = make()
+    return memo[name]
 
 
 def choice() -> str:
@@ -45,7 +50,9 @@ def choice() -> str:
     return chosen or next(iter(QUANTITIES))
 
 
-def table(step: StepLoss, config: RunConfig, index: int, name: str, *, hold: Any) -> Place | None:
+def table(
+    step: StepLoss, config: RunConfig, found: Mapping[str, Any], index: int, name: str, *, hold: Callable[[], None]
+) -> Place | None:
     """Draw the group's tokens coloured by a quantity and return the chosen one; a press calls `hold` first."""
     values = values_of(name, step, index)
     if values is None:
@@ -54,17 +61,13 @@ def table(step: StepLoss, config: RunConfig, index: int, name: str, *, hold: Any
     heat, lens = heat_of(name, values), step.lens(index, AFTER)
     place = _place(lens, values_of("pull", step, index))
     st.caption(_words(step, config, name, heat))
-    data = table_data(lens, heat, place, hint=t("live.heat.hint"))
+    which = ("table", index, name, place, language())
+    data = dict(_once(found, which, lambda: _data(step, index, heat, place)))
     own, color = colors(), QUANTITIES[name].color
     tint = {"up": own.up, "down": own.down, "page": own.page, "ink": own.ink}
     if color is not None:
         tint |= {"up": getattr(own, color), "down": getattr(own, color)}
         data["low"] = "0"
-    if sum(row["total"] for row in data["rows"]) <= MOST_FACTS:
-        texts = fact_rows(step, index)
-        data["fact_names"] = [t(f"live.heat.{fact}") for fact in texts[0]]
-        for row, facts in zip(data["rows"], texts[1], strict=True):
-            row["facts"] = facts[row["from"] : row["from"] + len(row["texts"])]
     data.update(
         seen=st.session_state.get(SEEN, 0), file=f"grpo-lab-{TABLE}", colors=tint, label=t("tokens.label"),
         words={word: t(f"tokens.{word}") for word in ("earlier", "later", "empty", "saturated", "masked")},
@@ -80,6 +83,17 @@ def table(step: StepLoss, config: RunConfig, index: int, name: str, *, hold: Any
     mount = component("token_table", '<div class="token-table"></div>', isolate=False)
     mount(key=TABLE, data=data, on_pick_change=picked)
     return place
+
+
+def _data(step: StepLoss, index: int, heat: Heat, place: Place | None) -> dict[str, Any]:
+    """Return the table as the browser wants it, with everything about each token where there are not too many."""
+    data = table_data(step.lens(index, AFTER), heat, place, hint=t("live.heat.hint"))
+    if sum(row["total"] for row in data["rows"]) <= MOST_FACTS:
+        names, rows = fact_rows(step, index)
+        data["fact_names"] = [t(f"live.heat.{name}") for name in names]
+        for row, facts in zip(data["rows"], rows, strict=True):
+            row["facts"] = facts[row["from"] : row["from"] + len(row["texts"])]
+    return data
 
 
 def _place(lens: Lens, pull: np.ndarray | None) -> Place | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 
 import plotly.graph_objects as go
 import pytest
 
+from app import live_reader
 from app.figures.base import DARK, LIGHT
 from app.figures.live import Stamp
 from app.figures.live_panels import MOST, PANELS, SETS, filled, panels, watching
@@ -84,6 +86,27 @@ def test_a_diagnosis_is_made_once_for_all_viewers(hacked):
     assert all(findings.findings_of(reader, look) is findings.findings_of(reader, looks[0]) for look in looks)
     assert len(findings.findings_of(reader, looks[0])) == len(RULES)
     assert findings.findings_of(reader, None) == []
+
+
+def test_while_a_run_goes_on_its_diagnosis_is_made_anew_after_a_pause(tmp_path, monkeypatch):
+    monkeypatch.setattr(live_reader, "PAUSE", -1.0)
+    store = RunStore(tmp_path)
+    run_id = store.create_run(RunConfig(steps=9))
+    assert store.claim(run_id, os.getpid())
+    reader = Reader(store)
+
+    def after(step: int) -> list:
+        store.add_event(run_id, {"event": "step", "step": step, "seconds": step / 10, "reward": 0.1, "groups": []})
+        return findings.findings_of(reader, reader.look(run_id))
+
+    first = after(1)
+    assert after(2) is first
+    monkeypatch.setattr(findings, "PAUSE", -1.0)
+    assert after(3) is not first
+    monkeypatch.setattr(findings, "PAUSE", 1e9)
+    kept = after(4)
+    store.add_event(run_id, {"event": "end", "step": 4, "seconds": 1.0, "state": "stopped", "reason": ""})
+    assert findings.findings_of(reader, reader.look(run_id)) is not kept
 
 
 def test_every_panel_has_words_and_every_series_a_name():

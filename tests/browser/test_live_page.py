@@ -85,7 +85,7 @@ def test_a_run_grows_survives_the_browser_and_stops(page, browser: Browser, app_
     shown = points(page)
     wait_for_more(page, shown)
     expect(page.locator(".st-key-live-strip .chip")).to_have_count(8)
-    expect(page.locator(".st-key-live-tokens .main-svg").first).to_be_visible()
+    expect(page.locator(".st-key-live-tokens .tt-token").first).to_be_visible()
     press(page, "pause")
     says(page, "paused")
 
@@ -146,3 +146,30 @@ def test_zoom_group_and_step_stay_while_the_run_goes_on_and_a_killed_worker_is_f
     expect(page.locator(".st-key-live-strip .chip")).to_have_count(8)
     press(page, "open")
     expect(page.get_by_role("heading", level=1)).to_have_text("Advantages", timeout=PATIENCE)
+
+
+def test_a_setting_changes_and_a_token_is_looked_at_while_the_run_goes_on(page, app_url, store):
+    run_id = start(page, app_url, store)
+    page.locator(".st-key-live-knobs summary").first.click()
+    rate = page.locator(".st-key-live-knob-learning_rate input")
+    rate.fill("3e-4")
+    wait_for_more(page, points(page) + 8)  # the board and the form are redrawn meanwhile
+    assert rate.input_value() == "3e-4"
+    page.evaluate("document.querySelector('.st-key-live-progress .live-plot').own = 1")
+    press(page, "knobs-apply")
+    stamp = page.locator(".st-key-live-progress .annotation-text", has_text="lr 3e-4")
+    expect(stamp.first).to_be_visible()
+    assert page.evaluate("document.querySelector('.st-key-live-progress .live-plot').own") == 1  # never built anew
+    sent = [row["value"] for row in store.metrics(run_id) if row["event"] == "command" and row["name"] == "set"]
+    assert {"learning_rate": 3e-4} in sent
+
+    token = page.locator(".st-key-live-tokens .tt-row").nth(1).locator(".tt-token").nth(1)
+    token.click()
+    expect(page.locator(".st-key-live-at-step input")).to_be_visible()  # the step of the token is held
+    expect(page.locator(".st-key-live-tokens [aria-selected='true']")).to_have_count(1)
+    expect(page.locator(".st-key-live-groups .katex").first).to_be_visible()
+    title = token.get_attribute("title") or ""
+    assert title.count("\n") >= 6, title
+    press(page, "stop")
+    says(page, "stopped")
+    expect(page.locator(".st-key-live-go-on button").first).to_be_enabled()
