@@ -296,6 +296,18 @@ def cosine(first: Any, second: Any) -> float:
     return float(np.clip(a @ b / (lengths[0] * lengths[1]), -1.0, 1.0))
 
 
+def angle(first: Any, second: Any) -> float:
+    """Return the angle between two gradients (D,) in degrees, exact for small ones too; nan when either is zero.
+
+    >>> angle([1.0, 0.0], [1.0, 1.0]).__round__(6), angle([1.0, 1e-9], [1.0, 0.0]) > 0
+    (45.0, True)
+    """
+    if math.isnan(cosine(first, second)):
+        return math.nan
+    a, b = (x / np.linalg.norm(x) for x in (_finite(first, "first"), _finite(second, "second")))
+    return math.degrees(2.0 * math.atan2(float(np.linalg.norm(a - b)), float(np.linalg.norm(a + b))))
+
+
 @dataclass(frozen=True)
 class GradientReport:
     """What an estimator's gradient is on average, and how it scatters, against the true gradient.

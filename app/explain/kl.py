@@ -30,7 +30,7 @@ from grpo_core.kl_gradients import (
     ratio_terms,
 )
 from grpo_core.kl_refresh import PenalisedPaths, penalised_paths
-from grpo_core.policies import cosine
+from grpo_core.policies import angle
 
 REACH = 6.0  # the picture's widest log-ratio: a point beyond it is shown at the edge
 HUGE = 15.0
@@ -193,12 +193,6 @@ def sums(both: Distributions) -> Sums:
 # Gradients
 
 
-def degrees(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the angle between two gradients, nan where one of them is zero."""
-    value = cosine(first, second)
-    return math.nan if math.isnan(value) else math.degrees(math.acos(value))
-
-
 @dataclass(frozen=True)
 class Trap:
     """The gradients of both KLs by the current policy's logits, and what an estimator's is on average, (K,) each."""
@@ -265,7 +259,7 @@ class OffPolicy:
 
     def angle(self, weighting: str) -> float:
         """Return the angle between a weighting's mean gradient and the KL's, in degrees."""
-        return degrees(self.found[weighting].gradient, self.gradient)
+        return angle(self.found[weighting].gradient, self.gradient)
 
 
 def old_weights(lens: Lens) -> tuple[float, ...]:

@@ -21,6 +21,7 @@ from app.views.rewards import scores
 from app.views.sampling import budget, dynamic, passk, temperature
 from app.words import cached, section
 from grpo_core import weighted_sum
+from grpo_core.policies import angle
 
 Numbers = Mapping[str, str]
 
@@ -255,7 +256,7 @@ def _spike(lens: Lens) -> Numbers:
 def _trap(lens: Lens) -> Numbers:
     one = divergence.trap(lens)
     assert one is not None
-    return {"angle": plain(divergence.degrees(one.mean, one.forward), 0)}
+    return {"angle": plain(angle(one.mean, one.forward), 0)}
 
 
 def _stale(lens: Lens) -> Numbers:

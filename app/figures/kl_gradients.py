@@ -46,21 +46,16 @@ def trap(
         )
         for i, event in enumerate(events)
     ]  # fmt: skip
-    notes = [
-        note(
-            f"<span style='color:{tints[k]}'>■</span> {safe(text, 60)}", 0, 1, colors.ink, size=14, xref="paper",
-            yref="paper", xanchor="left", **({"yanchor": "top", "yshift": -20 * k} if triangle else
-                                             {"yanchor": "bottom", "yshift": 46 - 20 * k}),
-        )
-        for k, text in enumerate(names)
-    ]  # fmt: skip
+    legend = "<br>".join(f"<span style='color:{tints[k]}'>■</span> {safe(text, 60)}" for k, text in enumerate(names))
+    place = {"xref": "paper", "yref": "paper", "xanchor": "left", "align": "left"}
+    notes = [note(legend, 0, 1, colors.ink, size=14, yanchor="top" if triangle else "bottom", **place)]
     shapes: list[dict[str, Any]] = []
     more: dict[str, Any] = {}
     if triangle:
         drawn, marks, shapes = _simplex(colors, triangle, tints)
         data, notes = [*data, *drawn], [*notes, *marks]
         more = {
-            "xaxis2": axis(colors, visible=False, range=[-0.4, 1.4], anchor="y2"),
+            "xaxis2": axis(colors, visible=False, range=[-0.75, 1.1], anchor="y2"),
             "yaxis2": axis(
                 colors,
                 visible=False,
@@ -182,8 +177,9 @@ class Column:
 def off_policy(colors: Palette, columns: Sequence[Column], *, exact: float, true: np.ndarray, name: str) -> Figure:
     """Return each weighting's mean value against the KL above, and below its mean gradient on the KL's (outlined)."""
     width = 1.0 / len(columns)
-    high = 1.3 * max(exact, *(c.value for c in columns), 1e-9)
-    low = min(0.0, 1.3 * min(c.value for c in columns))
+    values = [exact, 0.0, 1e-9, *(c.value for c in columns)]
+    room = 0.28 * (max(values) - min(values))
+    high, low = max(values) + room, min(values) - (room if min(values) < 0 else 0.0)
     places = list(range(len(columns)))
     data: list[dict[str, Any]] = [
         {

@@ -7,7 +7,9 @@ import pytest
 from grpo_core import AdvantageSpec
 from grpo_core.advantages import ESTIMATORS
 from grpo_core.policies import (
+    angle,
     baseline_report,
+    cosine,
     enumerate_groups,
     expected_reward,
     gradient_report,
@@ -475,3 +477,25 @@ class TestGroupEstimates:
         np.testing.assert_array_equal(listed.advantages, REWARDS[listed.groups] - 0.5)
         found = baseline_report(outcomes, REWARDS, baseline=0.5, group_size=2)
         np.testing.assert_allclose(listed.chances @ listed.estimates, found.expected, atol=1e-15)
+
+
+class TestDirections:
+    def test_angles_by_hand(self):
+        for degrees in (1e-6, 0.5, 60.0, 90.0, 135.0, 180.0):
+            turned = [3.0 * math.cos(math.radians(degrees)), 3.0 * math.sin(math.radians(degrees))]
+            assert angle([2.0, 0.0], turned) == pytest.approx(degrees, rel=1e-9)
+            assert cosine([2.0, 0.0], turned) == pytest.approx(math.cos(math.radians(degrees)), abs=1e-15)
+
+    def test_the_same_direction_is_no_angle_whatever_rounding_does(self):
+        rng = np.random.default_rng(1)
+        for gradient in rng.normal(size=(50, 5)):
+            assert angle(gradient, gradient * 0.1 * 3) < 1e-12
+
+    def test_nothing_has_no_direction(self):
+        for pair in (([0.0, 0.0], [1.0, 2.0]), ([1.0, 2.0], [1e-14, 0.0]), ([0.0], [0.0])):
+            assert math.isnan(angle(*pair))
+            assert math.isnan(cosine(*pair))
+
+    def test_bad_input_is_named(self):
+        with pytest.raises(ValueError, match="second must be finite numbers"):
+            angle([1.0], [math.nan])

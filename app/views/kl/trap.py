@@ -16,6 +16,7 @@ from app.numbers import bracketed, latex, plain, signed
 from app.views.kl import common
 from app.widgets import Question, Readout, Table
 from app.words import prose, t
+from grpo_core.policies import angle
 
 THREE = 3
 
@@ -32,8 +33,8 @@ def draw(lens: Lens) -> None:
     widgets.picture(figure, "kl-trap", alt=t("alt.kl_trap" if triangle else "alt.kl_trap_bars"))
     widgets.readouts(
         [
-            Readout("kl_angle", common.degrees(explain.degrees(one.forward, one.reverse))),
-            Readout("kl_own_angle", common.degrees(explain.degrees(one.mean, one.forward))),
+            Readout("kl_angle", common.degrees(angle(one.forward, one.reverse))),
+            Readout("kl_own_angle", common.degrees(angle(one.mean, one.forward))),
             Readout("exact", plain(one.both.exact, 4)),
             Readout("reverse", plain(one.both.reverse, 4)),
         ]
@@ -90,7 +91,7 @@ def notice(one: Trap) -> tuple[str, dict[str, Any]]:
     """Return the section to show, and the numbers in it."""
     if explain.same(one.both):
         return "trap-same", {}
-    numbers = {"angle": plain(explain.degrees(one.forward, one.reverse), 1)}
+    numbers = {"angle": plain(angle(one.forward, one.reverse), 1)}
     if one.estimator == "k3" and len(one.forward) == 2:
         times = float(np.linalg.norm(one.reverse) / np.linalg.norm(one.forward))
         return "trap-two", {"times": plain(times, 2)}
