@@ -176,5 +176,5 @@ def _bars(colors: Palette, order: Sequence[str], rows: Sequence[Row], color: str
         "type": "bar", "x": [safe(row["value"]) for row in own], "y": values, "name": safe(name),
         "marker": {"color": color}, "error_y": _errors(values, bounds, colors.ink),
         "customdata": [[row["answers"], _interval_text(bound)] for row, bound in zip(own, bounds, strict=True)],
-        "hovertemplate": t("live.eval.hover") + "<extra></extra>",
+        "hovertemplate": t("hover.evaluation") + "<extra></extra>",
     }  # fmt: skip
