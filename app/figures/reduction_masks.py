@@ -51,10 +51,11 @@ def padded(colors: Palette, rows: Sequence[Row]) -> Figure:
             text[i][PROMPT + k] = _cell(state, token, few)
             hover[i][PROMPT + k] = f"{safe(token)}<br>{t(f'masks.{state}')}"
     x = [k - PROMPT + 1 for k in range(PROMPT + widest)]
+    gap = 2 if widest <= 30 else 1 if widest <= 60 else 0
     heat = {
         "type": "heatmap", "z": [floats(row) for row in z], "x": x, "y": list(range(len(rows))), "zmin": 0, "zmax": 7,
-        "colorscale": _scale(colors), "showscale": False, "xgap": 2 if widest <= 60 else 0, "ygap": 4, "text": text,
-        "texttemplate": "%{text}" if widest <= 60 else "", "textfont": {"size": 12}, "customdata": hover,
+        "colorscale": _scale(colors), "showscale": False, "xgap": gap, "ygap": 4, "text": text,
+        "texttemplate": "%{text}" if widest <= 30 else "", "textfont": {"size": 12}, "customdata": hover,
         "hovertemplate": t("hover.mask_cell"),
     }  # fmt: skip
     notes = [note(t("masks.prompt"), -1, -0.5, colors.muted, size=12, yanchor="bottom")]
