@@ -16,14 +16,14 @@ from app.recipe_words import recipe_title
 from app.widgets import literal
 from app.words import known, t
 from grpo_core import RECIPES
-from grpo_core.live.config import SCALES, SURROGATES, RunConfig, accepted, with_recipe
+from grpo_core.live.config import REWARD_SOURCES, SCALES, SUPERVISIONS, SURROGATES, RunConfig, accepted, with_recipe
 from grpo_core.live.faults import FAULTS
 from grpo_core.live.tasks import TASKS
 
 
 @dataclass(frozen=True)
 class Field:
-    """One setting: "choice", "whole" (a number field with steps) or "real" (free text, so that 1e-4 can be typed)."""
+    """One setting: "choice", "whole" (a number field with steps), "real" (free text: 1e-4 can be typed) or "flag"."""
 
     name: str
     kind: str
@@ -58,6 +58,11 @@ MORE = (
     Field("eval_samples", "whole"),
     Field("verifier_failures", "real"),
     Field("fault", "choice", FAULTS),
+    Field("reward_source", "choice", REWARD_SOURCES),
+    Field("iteration_steps", "whole"),
+    Field("retrain", "flag"),
+    Field("replay", "real"),
+    Field("supervision", "choice", SUPERVISIONS),
 )
 """Settings that seldom change: they stand under "More settings"."""
 ALL = FIELDS + MORE
@@ -223,6 +228,8 @@ def draw(field: Field, key: str, **more: Any) -> None:
     if field.kind == "choice":
         names = NAMES.get(field.name, lambda value: value_words(field.name, value))
         st.selectbox(label, field.choices, key=key, help=note, format_func=names, **more)
+    elif field.kind == "flag":
+        st.checkbox(label, key=key, help=note, **more)
     elif field.kind == "whole":
         st.number_input(label, step=1, format="%d", key=key, help=f"{note} {_allowed(field)}", **more)
     else:
