@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +75,7 @@ def downloads(source: Reader, look: Look) -> None:
         _download("export", f"{run_id}.zip", "application/zip", lambda: exported(store, run_id))
         _download("csv", f"{run_id}.csv", "text/csv", lambda: table(store, run_id))
         _download("groups_csv", f"{run_id}-groups.csv", "text/csv", lambda: completions(source, look))
-        if find_spec("grpo_core.live.trl_script"):
-            _download("trl", f"{run_id}.py", "text/x-python", lambda: script(look))
+        _download("trl", f"{run_id}.py", "text/x-python", lambda: script(look))
         kept = checkpoints_of(store.folder, run_id)
         if kept is not None and kept.all():
             _download("model", f"{run_id}-model.zip", "application/zip", lambda: with_model(store, run_id))

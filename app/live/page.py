@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 
 import streamlit as st
 
@@ -49,11 +48,6 @@ def page() -> None:
     time.sleep(SETTLE)
 
 
-def offered() -> list[str]:
-    """Return the parts that can be drawn."""
-    return [name for name, (module, _) in PARTS.items() if find_spec(module)]
-
-
 def section_of(part: str) -> Callable[[Reader], None]:
     """Return the function that draws a part; its module is loaded only when it is shown."""
     section: Callable[[Reader], None] = import_module(PARTS[part][0]).section
@@ -62,7 +56,7 @@ def section_of(part: str) -> Callable[[Reader], None]:
 
 def chosen_part() -> str:
     """Draw the choice of parts and return the one that the address names."""
-    names, wanted = offered(), st.query_params.get("part") or _usual_part()
+    names, wanted = list(PARTS), st.query_params.get("part") or _usual_part()
     known = wanted if wanted in names else names[0]
     if st.session_state.get(PART) != known:
         st.session_state[PART] = known

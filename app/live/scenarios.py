@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import cache
 
 import streamlit as st
 
 from app import live_form
 from app.live.orders import chosen_pace, refuse, say_refused, show, start_all
+from app.live_compare import RUNS
 from app.live_reader import Look, Reader
 from app.numbers import plain
 from app.widgets import literal
-from app.words import known, plain_text, prose, t
+from app.words import known, plain_text, prose, sections, t
 from grpo_core.live.config import RunConfig
-from grpo_core.live.scenarios import SCENARIOS, Scenario, scenario_numbers
+from grpo_core.live.scenarios import SCENARIOS, Scenario, effects, scenario_numbers
 from grpo_core.live.store import RunInfo, RunStoreError
 
 CHOICE = "live-scenario"  # session key
@@ -25,7 +27,13 @@ UNTOLD = (
     "checkpoint_every",
 )  # fmt: skip
 """Settings that do not make another run of it."""
-FIRST = next(iter(SCENARIOS))
+
+
+@cache
+def offered() -> dict[str, Scenario]:
+    """Return the scenarios that can be told: what has not been measured, or has no words yet, is not offered."""
+    measured, told = effects()["measured"], sections("scenarios")
+    return {name: one for name, one in SCENARIOS.items() if name in measured and f"{name}.title" in told}
 
 
 def section(source: Reader) -> None:
@@ -39,18 +47,19 @@ def _scenarios(source: Reader) -> None:
     names, one = st.columns([1, 2.4], gap="large")
     with names:
         st.radio(
-            t("live.scenario.list"), list(SCENARIOS), key=CHOICE, format_func=title, on_change=_go,
+            t("live.scenario.list"), list(offered()), key=CHOICE, format_func=title, on_change=_go,
             label_visibility="collapsed",
         )  # fmt: skip
         st.caption(t("live.scenario.measured_note"))
     with one:
-        _one(source, SCENARIOS[name])
+        _one(source, offered()[name])
 
 
 def _chosen() -> str:
     """Return the scenario that the address names, with a note if there is none of that name."""
-    wanted = st.query_params.get(PARAM, FIRST)
-    name = wanted if wanted in SCENARIOS else FIRST
+    first = next(iter(offered()))
+    wanted = st.query_params.get(PARAM, first)
+    name = wanted if wanted in offered() else first
     if st.session_state.get(CHOICE) != name:
         st.session_state[CHOICE] = name
     if name != wanted:
@@ -200,7 +209,7 @@ def variant_of(scenario: Scenario, config: RunConfig) -> str | None:
 
 def followed(look: Look | None) -> tuple[Scenario, str] | None:
     """Return the scenario that the address names and the variant that is shown, if the run belongs to it."""
-    scenario = SCENARIOS.get(st.query_params.get(PARAM, ""))
+    scenario = offered().get(st.query_params.get(PARAM, ""))
     variant = variant_of(scenario, look.run.config) if scenario and look else None
     return (scenario, variant) if scenario and variant else None
 
@@ -224,21 +233,33 @@ def beside(source: Reader, look: Look | None) -> None:
                     variant_words(name, other), key=f"live-sibling-{other}", help=t("live.scenario.show_help")
                 ):
                     show(run_id)
+            if siblings and st.button(
+                t("live.part.compare"), key="live-scenario-compare", icon=":material/stacked_line_chart:",
+                help=t("live.scenario.compare_help"),
+            ):  # fmt: skip
+                _compare(scenario, {**siblings, variant: look.run.id})
             with st.popover(t("live.scenario.why_short"), icon=":material/help:", key="live-scenario-why"):
                 st.markdown(prose("scenarios", f"{name}.why"))
                 st.markdown(literal_numbers(prose("scenarios", f"{name}.effect", **numbers(name))))
 
 
+def _compare(scenario: Scenario, runs: Mapping[str, str]) -> None:
+    """Show the runs of a scenario in one picture, in the order of its variants."""
+    run_ids = [runs[variant] for variant in scenario.variants if variant in runs]
+    st.query_params.update({RUNS: ",".join(run_ids), "part": "compare"})
+    st.rerun()
+
+
 def continues(source: Reader, shown: str | None, active: RunInfo) -> bool:
     """Return whether a run that began is the next one of the scenario that the reader follows."""
-    if shown is None or active.experiment is None or st.query_params.get(PARAM) not in SCENARIOS:
+    if shown is None or active.experiment is None or st.query_params.get(PARAM) not in offered():
         return False
     return source.store.run(shown).experiment == active.experiment
 
 
 def _siblings(source: Reader, look: Look) -> dict[str, str]:
     """Return the other runs that were started together with this one: variant to run."""
-    scenario = SCENARIOS.get(st.query_params.get(PARAM, ""))
+    scenario = offered().get(st.query_params.get(PARAM, ""))
     if scenario is None or look.run.experiment is None:
         return {}
     try:

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from app.live.scenarios import FORMS, numbers, variant_of, written
+from app.live.scenarios import FORMS, numbers, offered, variant_of, written
 from app.words import LANGUAGES, sections, t
 from grpo_core.live.config import RunConfig
 from grpo_core.live.scenarios import SCENARIOS, scenario_numbers
@@ -28,7 +28,7 @@ def busy(tmp_path) -> RunStore:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_scenario_opens_by_its_link(open_page, language):
-    for name in SCENARIOS:
+    for name in offered():
         at = sound(open_page("live", {"scenario": name, "lang": language}))
         assert at.segmented_control(key="live-part").value == "scenarios"
         assert at.radio(key="live-scenario").value == name
@@ -41,7 +41,7 @@ def test_an_unknown_scenario_is_named_and_the_first_is_shown(open_page):
     at = sound(open_page("live", {"scenario": "<b>none</b>"}))
     assert "none" in at.warning[0].value
     assert "<b>" not in at.warning[0].value
-    assert at.radio(key="live-scenario").value == next(iter(SCENARIOS))
+    assert at.radio(key="live-scenario").value == next(iter(offered()))
 
 
 def test_choosing_a_scenario_puts_it_into_the_address(open_page):
@@ -71,6 +71,9 @@ def test_one_click_queues_every_run_of_a_scenario_and_shows_the_first(open_page,
     assert any(sections("scenarios")["learning_rate.watch"] in element.value for element in at.markdown)
     at.button(key="live-sibling-far_too_high").click().run()
     assert sound(at).query_params["run"] == waiting[3].id
+    at.button(key="live-scenario-compare").click().run()
+    assert sound(at).query_params["part"] == "compare"
+    assert at.query_params["runs"].split(",") == [run.id for run in waiting]
 
 
 def test_one_run_of_a_scenario_alone(open_page, busy):
@@ -114,5 +117,5 @@ def test_measured_numbers_are_written_in_the_form_that_suits_them():
     assert written("steps_to_half", 41.67) == "42"
     assert written("steps_to_half", float("inf")) == t("live.scenario.never")
     assert FORMS[-1][0] == ""
-    for name in SCENARIOS:
+    for name in offered():
         assert set(numbers(name)) == set(scenario_numbers(name))
