@@ -30,7 +30,7 @@ def this_machine(wish: str = "auto") -> Machine:
     gpu = None if wish in ("cpu", "mps") else _gpu(int(time.monotonic() // 10))
     if gpu is not None:
         return gpu
-    total, free = _host_memory()
+    total, free = host_memory()
     return Machine("cpu", "", total, free, cpu_speed())
 
 
@@ -53,7 +53,7 @@ def _gpu(_: int) -> Machine | None:
     return Machine("cuda", name, memory, room, speed)
 
 
-def _host_memory() -> tuple[int | None, int | None]:
+def host_memory() -> tuple[int | None, int | None]:
     """Bytes of the machine's memory in all and free, where the system says so in Linux's way."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from grpo_core.live.config import RunConfig
 from grpo_core.live.estimates import estimate, known_model, work_of
-from grpo_core.live.machine import this_machine
+from grpo_core.live.machine import host_memory
 from grpo_core.live.model import Policy
 from grpo_core.live.sources import Source, find_source
 from grpo_core.live.tasks import Task
@@ -22,7 +22,7 @@ def load_pretrained(source: Source, dtype: torch.dtype) -> tuple[Any, Any]:
 
     options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": not source.hub}
     if source.gguf:
-        _needs("gguf", f"the weights in {source.gguf}")
+        needs("gguf", f"the weights in {source.gguf}")
         options["gguf_file"] = source.gguf
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.place, **options)
@@ -59,7 +59,8 @@ def _prepare(model: Any, tokenizer: Any, source: Source) -> None:
         )
 
 
-def _needs(package: str, purpose: str) -> None:
+def needs(package: str, purpose: str) -> None:
+    """Say what to install where an optional package is missing (ValueError)."""
     from importlib.util import find_spec
 
     if find_spec(package) is None:
@@ -77,7 +78,7 @@ def add_lora(policy: Policy, rank: int) -> Policy:
     Weight update (alpha / rank) B A with alpha = 2 rank; B starts at 0, so that the policy starts as the model is. The
     adapter is float32 whatever the model is. Source: LoRA arXiv:2106.09685 sec. 4.1; peft's "all-linear" targets.
     """
-    _needs("peft", "LoRA adapters")
+    needs("peft", "LoRA adapters")
     from peft import LoraConfig, get_peft_model
     from transformers.pytorch_utils import Conv1D
 
@@ -153,7 +154,7 @@ def check_memory(config: RunConfig, start: str, device: torch.device) -> None:
         known.shape, work_of(config, prompt_tokens=1, half=half), speed=None, room=1, parameters=known.parameters
     ).parts
     needed = sum(parts[name] for name in ("weights", "gradients", "optimizer", "reference"))
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else this_machine("cpu").free
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else host_memory()[1]
     if free is not None and needed > free:
         raise ValueError(
             f"the model {config.model or start!r} needs {needed / 1e9:.1f} GB to be trained in this way, and "

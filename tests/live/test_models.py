@@ -14,7 +14,7 @@ from grpo_core.live.config import RunConfig
 from grpo_core.live.engines import Completions, GeneralEngine, Reference, make_engine
 from grpo_core.live.gpt2 import Gpt2Engine
 from grpo_core.live.model import ASSETS, FAMILIES, Policy, load_policy, make_tokenizer, new_policy, save_policy
-from grpo_core.live.pretrained import add_lora, check_engine
+from grpo_core.live.pretrained import add_lora, check_engine, needs
 from grpo_core.live.rollout import encode
 from grpo_core.live.sources import BUILT_IN, find_source
 from grpo_core.live.tasks import TASKS
@@ -308,6 +308,11 @@ def test_rows_in_parts_give_the_same_values_and_gradients(llama_folder, room):
 
 
 # Adapters and the reference
+
+
+def test_a_package_that_is_missing_is_named():
+    with pytest.raises(ValueError, match="LoRA adapters need the package no_such_package: pip install no_such_package"):
+        needs("no_such_package", "LoRA adapters")
 
 
 @pytest.mark.parametrize("start", ["llama", "shell_game"])
