@@ -71,7 +71,7 @@ def stretches(lens: Lens, sign: str, found: ClipRegions, high: float) -> list[Re
     beyond = Region(max(delta, high_edge), high, "flat", flat[sign, "above"])
     if delta <= high_edge:
         return [below, inside, beyond]
-    return [below, inside, Region(high_edge, delta, "open", counts[sign, "above"] - flat[sign, "above"]), beyond]
+    return [below, inside, Region(high_edge, delta, "bounded", counts[sign, "above"] - flat[sign, "above"]), beyond]
 
 
 def quadrant_lines(lens: Lens) -> list[str]:
@@ -84,11 +84,13 @@ def quadrant_lines(lens: Lens) -> list[str]:
         for side, ratio in (("low", (1 - clip["epsilon_low"]) / 2), ("high", (1 + clip["epsilon_high"]) * 1.001))
     }
     text = {key: r"A" if value else "0" for key, value in slopes.items()}
+    delta = clip["delta"]
+    beyond = "" if delta is None or delta <= 1 + clip["epsilon_high"] else rf",\quad 0\ (r > {latex(delta, 2)})"
     return [
         rf"A > 0:\quad \frac{{\partial J}}{{\partial r}} &= {text['up', 'low']}\ (r < {low}),"
         rf"\quad {text['up', 'high']}\ (r > {high})",
         rf"A < 0:\quad \frac{{\partial J}}{{\partial r}} &= {text['down', 'low']}\ (r < {low}),"
-        rf"\quad {text['down', 'high']}\ (r > {high})",
+        rf"\quad {text['down', 'high']}\ (r > {high}){beyond}",
     ]
 
 

@@ -21,7 +21,7 @@ class Region:
 
     start: float
     end: float
-    kind: str  # "open", "flat" or "inside"
+    kind: str  # "open", "bounded" (open, but not without an end), "flat" or "inside"
     count: int
 
 
@@ -92,7 +92,7 @@ def _probe(colors: Palette, ratio: float, row: Row, yaxis: str) -> Trace:
 
 
 def _said(colors: Palette, row: Row, region: Region, yaxis: str) -> dict[str, Any]:
-    ink = colors.sign_text(row.curve.advantage) if region.kind == "open" else colors.muted
+    ink = colors.sign_text(row.curve.advantage) if region.kind in ("open", "bounded") else colors.muted
     key = f"chart.region_{region.kind}" if region.kind == "inside" else f"chart.region_{row.sign}_{region.kind}"
     tokens_ = t("chart.tokens_one" if region.count == 1 else "chart.tokens_many", n=region.count)
     text = f"{t(key)}<br>{tokens_}"
