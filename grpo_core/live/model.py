@@ -185,6 +185,7 @@ def save_policy(policy: Policy, folder: Path, *, half: bool = False) -> None:
 
     half: the weights rounded to float16; the configuration goes on saying float32, so that they are read as float32.
     """
+    logging.disable_progress_bar()
     model = policy.model
     if hasattr(model, "merge_and_unload"):
         model = copy.deepcopy(model).merge_and_unload()

@@ -4,9 +4,10 @@
     python -m grpo_core.live.warm_start --seed 1 --width 128 --half --out grpo_core/live/assets/shell_game_wide
     python -m grpo_core.live.warm_start --family llama --width 256 --layers 4 --out FOLDER   # 3.2 million parameters
 
-Two supervised phases, half a minute to two minutes on one CPU core (a quarter of an hour for the Llama): first mostly
-completions that think, until following the ball is learned; then the mixture of styles the reinforcement run starts
-from. Held-out prompts never occur.
+Two supervised phases, half a minute to two minutes on one CPU core: first mostly completions that think, until
+following the ball is learned; then the mixture of styles the reinforcement run starts from. Held-out prompts never
+occur. The Llama takes some fifteen times as long and is not shipped; whether these steps teach it the skill has not been
+measured (the benchmark times it with random weights).
 """
 
 import argparse
