@@ -127,8 +127,8 @@ def test_more_settings_are_drawn_when_asked_for_and_sent_with_the_rest(open_page
     assert "live-set-top_p" not in {w.key for w in at.text_input}
     at.toggle(key=live_form.MORE_OPEN).set_value(True).run()
     for field in live_form.MORE:
-        kind = {"choice": at.selectbox, "whole": at.number_input, "real": at.text_input}[field.kind]
-        assert kind(key=live_form.key_of(field.name)).help
+        kinds = {"choice": at.selectbox, "whole": at.number_input, "real": at.text_input, "flag": at.checkbox}
+        assert kinds[field.kind](key=live_form.key_of(field.name)).help
     at.text_input(key="live-set-top_p").set_value("2").run()
     assert "top" in sound(at).error[0].value
     at.text_input(key="live-set-top_p").set_value("0.8").run()
