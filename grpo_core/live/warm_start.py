@@ -6,8 +6,8 @@
 
 Two supervised phases, half a minute to two minutes on one CPU core: first mostly completions that think, until
 following the ball is learned; then the mixture of styles the reinforcement run starts from. Held-out prompts never
-occur. The Llama takes some fifteen times as long and is not shipped; whether these steps teach it the skill has not been
-measured (the benchmark times it with random weights).
+occur. The Llama takes some fifteen times as long and is not shipped; whether these steps teach it the skill has not
+been measured (the benchmark times it with random weights).
 """
 
 import argparse
