@@ -125,12 +125,13 @@ class RewardModel:
         """Keep completions that the verifier has labelled."""
         self.replay.add(examples_of(rollout, scores))
 
-    def fit(self, updates: int = UPDATES) -> dict[str, float]:
+    def fit(self, updates: int | None = None) -> dict[str, float]:
         """Train further on the current iteration and on replayed examples, then begin the next iteration.
 
-        Gives the mean loss and accuracy of the last updates, on the examples trained on.
+        updates are UPDATES unless said otherwise. Gives the mean loss and accuracy of the last updates, on the examples trained on.
         """
         count = len(self.replay.rounds[-1])
+        updates = UPDATES if updates is None else updates
         parameters = [*self.body.parameters(), *self.head.parameters()]
         optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE, betas=(0.9, 0.99), weight_decay=0.0)
         found = [self._step(optimizer, parameters) for _ in range(updates if len(self.replay) else 0)][-10:]
