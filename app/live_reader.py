@@ -5,10 +5,12 @@ Knows no page and no session, so that any number of browsers look at the same nu
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -130,7 +132,7 @@ class _Memory:
         self.run_id = run_id
         self.seen = 0
         self.read_at = -1.0
-        self.columns: dict[str, list[float]] = {}
+        self.columns: dict[str, array[float]] = {}  # an array is taken over by NumPy as it stands: long runs stay quick
         self.count = 0
         self.evaluations: list[Row] = []
         self.commands: list[Row] = []
@@ -195,15 +197,15 @@ class _Memory:
     def _append(self, row: Row) -> None:
         numbers = {k: float(v) for k, v in row.items() if isinstance(v, int | float) and not isinstance(v, bool)}
         for name in numbers.keys() - self.columns.keys():
-            self.columns[name] = [float("nan")] * self.count
+            self.columns[name] = array("d", [math.nan]) * self.count
         for name, column in self.columns.items():
-            column.append(numbers.get(name, float("nan")))
+            column.append(numbers.get(name, math.nan))
         self._count_tokens(numbers.get("completion_tokens", 0.0))
         self.count += 1
 
     def _count_tokens(self, sampled: float) -> None:
         """Add up the tokens that were generated so far."""
-        total = self.columns.setdefault(GENERATED, [])
+        total = self.columns.setdefault(GENERATED, array("d"))
         del total[self.count :]
         total.append((total[-1] if total else 0.0) + sampled)
 
@@ -229,7 +231,7 @@ def _face(run: RunInfo) -> tuple[Any, ...]:
     return run.state, run.reason, run.step, run.device
 
 
-def thinned(column: list[float], every: int) -> list[float | None]:
+def thinned(column: Sequence[float], every: int) -> list[float | None]:
     """Return the means of each `every` values in a row, gaps left out; None where there is no value at all."""
     if every == 1:
         return [None if value != value else value for value in column]
@@ -240,7 +242,7 @@ def thinned(column: list[float], every: int) -> list[float | None]:
     return [total / count if count else None for total, count in zip(sums.tolist(), counts.tolist(), strict=True)]
 
 
-def ends(column: list[float], every: int) -> list[float | None]:
+def ends(column: Sequence[float], every: int) -> list[float | None]:
     """Return the last of each `every` values in a row: what a total has come to there."""
     last = [column[min(i + every, len(column)) - 1] for i in range(0, len(column), every)]
     return [None if value != value else value for value in last]

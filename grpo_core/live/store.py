@@ -38,6 +38,8 @@ LOST_SECONDS = 120.0
 """The same while a process with its id exists here: it may be suspended, or be another program by now."""
 GROUP_BYTES = 150_000_000
 """Most bytes of groups one run keeps: beyond it every second of the older steps gives up its groups."""
+LOG_BYTES = 4_000_000
+"""What SQLite's write-ahead log may keep on disk between its checkpoints."""
 KEEP_RECENT = 20
 NAME_LENGTH, NOTE_LENGTH = 120, 2000
 CANCELLED = "It was taken out of the line before it began."
@@ -736,7 +738,9 @@ def _engine(url: str) -> sa.Engine:
     @sa.event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # BEGIN is ours, see below
-        for pragma in ("journal_mode=WAL", "synchronous=NORMAL"):
+        # The last two: what thinning leaves free is not overwritten, and the log of changes becomes small again.
+        small = ("secure_delete=OFF", f"journal_size_limit={LOG_BYTES}")
+        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", *small):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @sa.event.listens_for(engine, "begin")
