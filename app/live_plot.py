@@ -14,13 +14,16 @@ from app.figures.base import Figure
 from app.words import t
 
 
-def live_plot(figure: Figure, *, key: str, version: Any, alt: str) -> None:
-    """Draw a figure; it is redrawn only when `version` changes. `alt` is what a screen reader says about it."""
+def live_plot(figure: Figure, *, key: str, version: Any, alt: str, name: str | None = None) -> None:
+    """Draw a figure; it is redrawn only when `version` changes. `alt` is what a screen reader says about it.
+
+    `name`: what a saved picture is called, if not as the key.
+    """
     data = {
         "source": _library(),
         "figure": figure,
         "version": str(version),
-        "name": f"grpo-lab-{key}",
+        "name": f"grpo-lab-{name or key}",
         "alt": alt,
         "missing": t("live.no_plotly"),
     }

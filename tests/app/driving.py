@@ -38,7 +38,8 @@ def sound(at: AppTest) -> None:
 
 def pictures(at: AppTest) -> list[dict]:
     """Return the pictures on the page as data."""
-    return [json.loads(element.proto.spec) for element in at.get("plotly_chart")]
+    data = [json.loads(element.proto.json) for element in at.get("bidi_component") if element.proto.json]
+    return [own["figure"] for own in data if "figure" in own]
 
 
 def metrics(at: AppTest) -> dict[str, str]:

@@ -18,7 +18,7 @@ from app.params import PARAMS
 from app.teaching import teaching_groups
 from app.words import catalogue, sections, t
 from grpo_core.policies import expected_reward, true_gradient
-from tests.app.driving import ROOT, link_of, number, printed, sound
+from tests.app.driving import ROOT, link_of, number, pictures, printed, sound
 
 NAMES = tuple(presets.names("gradients"))
 VIEWS = PARAMS["grad_view"].choices
@@ -56,7 +56,7 @@ def test_both_counterexamples_are_presets_and_look_alike_to_the_std(open_page):
     for name in ("three-1", "three-9"):
         at = open_page("gradients", link_of("gradients", name))
         sound(at)
-        layout = json.loads(at.get("plotly_chart")[0].proto.spec)["layout"]
+        layout = pictures(at)[0]["layout"]
         ticks.append(layout["xaxis4"]["ticktext"])
     assert ticks[0] == ticks[1] == ["A<br><b>−0.222</b>", "B<br><b>0.000</b>", "C<br><b>+0.222</b>"]
 
@@ -190,7 +190,7 @@ def test_too_many_groups_are_named_and_not_listed(open_page, view):
         assert not at.warning
         return
     assert str(explain.MOST_GROUPS) in at.warning[0].value
-    assert not at.get("plotly_chart")
+    assert not pictures(at)
     assert at.get("bidi_component")  # the controls stay: the way back
 
 
@@ -207,7 +207,7 @@ def test_the_simplex_asks_for_three_actions_and_makes_them(open_page):
     assert t("grad.three_only", count=2) in at.info[0].value
     at.button(key="grad-to-three").click().run()
     sound(at)
-    assert at.get("plotly_chart")
+    assert pictures(at)
 
 
 def test_the_groups_behind_an_expectation(open_page):

@@ -255,7 +255,7 @@ def test_an_event_of_probability_zero_is_named_and_the_controls_stay(open_page):
     for view in ("trap", "offpolicy"):
         at = open_page("kl", {"kl_view": view, "cur": "0,1", "ref": "0.5,0.5"})
         sound(at)
-        assert not at.get("plotly_chart")
+        assert not pictures(at)
         assert "above 0" in at.info[0].value
         assert at.get("bidi_component")
 
