@@ -15,6 +15,7 @@ import streamlit as st
 from app import live_form, live_runs
 from app.figures import live_compare as figures
 from app.figures.live_compare import Drawn
+from app.live import tempo
 from app.live.source import first_look
 from app.live_plot import live_plot
 from app.live_reader import Look, Reader
@@ -87,7 +88,7 @@ def section(source: Reader) -> None:
     infos = {run.id: run for run in runs}
     going = any(infos[name].active for name in ids)
     with st.container(key="live-compare"):
-        st.fragment(lambda: pictures(source, ids, going=going), run_every=EVERY if going else None)()
+        st.fragment(lambda: pictures(source, ids, going=going), run_every=tempo.every(EVERY) if going else None)()
     change_one_thing(source, opened=len(ids) < FEWEST)
 
 

@@ -8,7 +8,7 @@ import os
 import streamlit as st
 
 from app import live_form
-from app.live import evaluation, groups, knobs, scenarios
+from app.live import evaluation, groups, knobs, scenarios, tempo
 from app.live.board import board
 from app.live.orders import take_pace
 from app.live.source import chosen_run, first_look, other_active
@@ -33,18 +33,18 @@ def section(source: Reader) -> None:
     other_active(source, look)
     take_pace(look)
     live_form.form(title=t("live.settings_of", summary=_summary_of_next()))
-    every = CHARTS_EVERY if look is not None and look.run.active else None
+    every = tempo.every(CHARTS_EVERY) if look is not None and look.run.active else None
     if every is None:
         get_ready(source)
         st.fragment(lambda: watch(source, run_id), run_every=WATCH_EVERY)()
     if look is not None and look.run.active:
         with st.container(key="live-knobs"):
-            st.fragment(lambda: knobs.section(source, look.run.id), run_every=knobs.EVERY)()
+            st.fragment(lambda: knobs.section(source, look.run.id), run_every=tempo.every(knobs.EVERY))()
     with st.container(key="live-board"):
         st.fragment(lambda: board(source, run_id, polling=every is not None), run_every=every)()
     drawn = UNDER[_under()]
     with st.container(key="live-groups"):
-        st.fragment(lambda: drawn(source, run_id), run_every=GROUPS_EVERY if every else None)()
+        st.fragment(lambda: drawn(source, run_id), run_every=tempo.every(GROUPS_EVERY) if every else None)()
     st.info(prose("live", "what"), icon=":material/visibility:")
 
 

@@ -15,6 +15,7 @@ import pytest
 from app import live_compare, live_form, live_runs
 from app.figures.base import DARK, LIGHT
 from app.figures.live_compare import PANELS, STYLES
+from app.live import tempo
 from app.live_reader import Reader, ends
 from app.words import t
 from grpo_core.live.config import RunConfig
@@ -316,6 +317,15 @@ def test_a_reader_adds_up_the_generated_tokens(trained):
     assert curves["generated_tokens"] == np.cumsum([row["completion_tokens"] for row in rows]).tolist()
     assert ends([1.0, 2.0, 3.0, 4.0, 5.0], 2) == [2.0, 4.0, 5.0]
     assert ends([], 2) == []
+
+
+def test_many_viewers_together_ask_for_little_more_than_a_few():
+    asked = [viewers / tempo.slowed(0.5, viewers) for viewers in range(1, 51)]
+    assert max(asked) <= tempo.FEW / 0.5 + 1e-9
+    assert [tempo.slowed(0.5, n) for n in (1, tempo.FEW)] == [0.5, 0.5]
+    assert tempo.slowed(5.0, 1000) == tempo.LONGEST
+    assert tempo.slowed(20.0, 1000) == 20.0
+    assert tempo.sessions() == 1
 
 
 MATRICES = {
