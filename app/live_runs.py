@@ -102,9 +102,12 @@ def _changed(run: RunInfo) -> str:
 
 
 def _cancel(source: Reader, runs: Sequence[RunInfo]) -> None:
-    for run in reversed(runs):
-        with contextlib.suppress(RunStoreError):
+    try:
+        for run in reversed(runs):  # so that none begins while the others are taken out
             source.store.cancel(run.id)
+    except RunStoreError as error:
+        st.error(f"{t('live.refused')} {literal(str(error))}", icon=":material/block:")
+        return
     st.rerun()
 
 

@@ -214,6 +214,48 @@ def test_a_run_with_a_worker_is_not_deleted(store):
     assert store.run(run_id).alive
 
 
+# A disk that does not play along
+
+
+def limited(store, pragma):
+    """The same store with a connection of its own, on which SQLite itself reports what a bad disk would."""
+    other = RunStore(store.url)
+    with other._engine.connect() as db:
+        db.exec_driver_sql(f"PRAGMA {pragma}")
+    return other
+
+
+def test_a_full_disk_queues_all_runs_or_none(store):
+    (first,) = store.add_waiting([RunConfig()])
+    with sqlite3.connect(store.folder / "runs.db") as db:
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+    db.close()
+    full = limited(store, f"max_page_count={pages}")
+    with pytest.raises(RunStoreError, match="is full"):
+        full.add_waiting([RunConfig(note="x" * 500) for _ in range(200)], experiment="too much")
+    assert [run.id for run in store.waiting_runs()] == [first]
+    assert store.experiments() == []
+    assert store.take_next(os.getpid()) == first
+
+
+def test_a_store_that_may_only_be_read_says_so_and_shows_everything(store):
+    (first,) = store.add_waiting([RunConfig()], experiment="kept")
+    closed = limited(store, "query_only=1")
+    for write in (
+        lambda: closed.add_waiting([RunConfig()]),
+        lambda: closed.create_run(RunConfig()),
+        lambda: closed.describe(first, name="new"),
+        lambda: closed.delete_run(first),
+        lambda: closed.cancel(first),
+        lambda: start_next(closed),
+    ):
+        with pytest.raises(RunStoreError, match="cannot be written"):
+            write()
+    assert [run.id for run in closed.waiting_runs()] == [first]
+    assert closed.experiments()[0].runs == (first,)
+    assert (store.run(first).name, store.run(first).waiting) == ("", True)
+
+
 # A store that an older version made
 
 
