@@ -104,9 +104,15 @@ def test_a_checkpoint_holds_tensors_and_json_only(tmp_path):
 # Going on
 
 
-@pytest.mark.parametrize("recipe", ["grpo_paper", "verl_clip_cov", "remax_paper"])
-def test_a_run_goes_on_from_its_checkpoint_bit_by_bit(tmp_path, recipe):
-    config = RunConfig(recipe=recipe, steps=12, **EVERYTHING)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"recipe": "grpo_paper"}, {"recipe": "verl_clip_cov"}, {"recipe": "remax_paper"}, {"lora_rank": 4},
+        {"reward_source": "learned", "iteration_steps": 5, "refresh_every": 0}, {"supervision": "process"},
+    ],
+)  # fmt: skip
+def test_a_run_goes_on_from_its_checkpoint_bit_by_bit(tmp_path, changes):
+    config = RunConfig(**{"recipe": "grpo_paper", "steps": 12, **EVERYTHING, **changes})
     straight = timeless(train(config, checkpoints=Checkpoints(tmp_path / "straight")))
     kept = Checkpoints(tmp_path / "cut")
     first = list(itertools.takewhile(lambda event: event["step"] < 8, train(config, checkpoints=kept)))
