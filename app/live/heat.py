@@ -44,9 +44,7 @@ def _fine(value: float) -> str:
 QUANTITIES: Mapping[str, Quantity] = {
     "pull": Quantity(lambda step: -np.asarray(step.gradients[BEFORE].total)),
     "ratio": Quantity(lambda step: step.after.log_ratio, write=lambda value: plain(np.exp(value))),
-    "advantage": Quantity(
-        lambda step: np.broadcast_to(np.asarray(step.before.batch.advantages)[:, None], step.before.mask.shape)
-    ),
+    "advantage": Quantity(lambda step: np.broadcast_to(step.before.inputs.advantages, step.before.mask.shape)),
     "weight": Quantity(lambda step: step.before.weights, "muted", _fine),
     "contribution": Quantity(lambda step: step.before.contribution),
     "kl": Quantity(lambda step: step.before.kl, "reference", _fine),

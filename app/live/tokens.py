@@ -51,7 +51,10 @@ class StepLoss:
     @cached_property
     def scores(self) -> GroupAdvantages:
         """The advantages with the statistics they came from: (P, G) and (P,)."""
-        recorded = np.asarray(self.before.batch.advantages).reshape(len(self.groups), -1)
+        used, mask = np.asarray(self.before.batch.advantages), np.asarray(self.before.mask)
+        if used.ndim > 1:  # process supervision: a completion's are the mean over its tokens
+            used = (used * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1)
+        recorded = used.reshape(len(self.groups), -1)
         rewards = np.stack([as_rewards(group.rewards) for group in self.groups])
         lengths = np.stack([[len(row) for row in group.tokens] for group in self.groups])
         try:
@@ -119,10 +122,16 @@ def _batch(members: Sequence[Group], groups: Sequence[Mapping[str, Any]]) -> Gro
     """Return the step as the update saw it: with the advantages that it used, and the entropies."""
     batch = GroupBatch.from_groups(members, AdvantageSpec())
     advantages = np.array([value for group in groups for value in group["advantages"]], dtype=float)
-    rows = [row for group in groups for row in group.get("entropy") or ()]
-    entropy = None
-    if len(rows) == len(advantages):
-        entropy = np.zeros(batch.mask.shape)
-        for target, row in zip(entropy, rows, strict=True):
-            target[: len(row)] = row
-    return replace(batch, advantages=advantages, entropy=entropy)
+    by_token, entropy = (_by_token(groups, name, batch.mask.shape) for name in ("token_advantages", "entropy"))
+    return replace(batch, advantages=advantages if by_token is None else by_token, entropy=entropy)
+
+
+def _by_token(groups: Sequence[Mapping[str, Any]], name: str, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Return a recorded number for each token, (B, T), 0 on padding; None where it was not recorded."""
+    rows = [row for group in groups for row in group.get(name) or ()]
+    if len(rows) != shape[0]:
+        return None
+    table = np.zeros(shape)
+    for target, row in zip(table, rows, strict=True):
+        target[: len(row)] = row
+    return table

@@ -105,6 +105,26 @@ def test_every_quantity_is_what_was_recorded(found):
             assert all((values[i, size:] == 0).all() for values in padded.values())
 
 
+def test_under_process_supervision_every_token_has_its_own_advantage():
+    from grpo_core.live.trainer import train
+
+    config = CONFIG.changed(supervision="process", steps=1)
+    found = next(event for event in train(config) if event["event"] == "step")
+    step = step_loss(found, config)
+    used = np.asarray(step.before.inputs.advantages)
+    rows = [row for group in found["groups"] for row in group["token_advantages"]]
+    for row, own, mask in zip(used, rows, np.asarray(step.before.mask), strict=True):
+        assert row[mask].tolist() == own
+    assert any(len(set(row)) > 1 for row in rows)
+    means = [value for group in found["groups"] for value in group["advantages"]]
+    assert np.ravel(step.scores.advantages) == pytest.approx(means, abs=2e-6)
+    shown = values_of("advantage", step, 0)
+    assert np.ravel(shown[0])[: len(rows[0])].tolist() == rows[0]
+    for moment in (BEFORE, AFTER):
+        lens = step.lens(0, moment)
+        assert lens.batch.advantages[0][: len(rows[0])].tolist() == rows[0]
+
+
 def test_what_was_not_measured_is_left_out(found):
     groups = [{**group, "entropy": None, "ref_logp": None} for group in found["groups"]]
     step = step_loss({**found, "groups": groups}, CONFIG.changed(beta=0.0))
