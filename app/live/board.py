@@ -130,6 +130,8 @@ def messages(source: Reader, look: Look | None) -> None:
     if run.state == "failed":
         st.error(t("live.failed", step=run.step, reason=literal(run.reason)), icon=":material/error:")
         after.go_on(source, look)
+    elif run.waiting:
+        st.info(t("runs.in_line"), icon=":material/queue:")
     elif run.state == "queued" or (run.active and not look.step):
         st.info(prose("live", "starting"), icon=":material/hourglass_top:")
     models.show_troubles(look.last)

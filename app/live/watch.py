@@ -7,7 +7,7 @@ import os
 
 import streamlit as st
 
-from app import live_form
+from app import live_form, live_runs
 from app.live import evaluation, groups, knobs, scenarios, tempo
 from app.live.board import board
 from app.live.orders import take_pace
@@ -31,6 +31,7 @@ def section(source: Reader) -> None:
     run_id = chosen_run(source)
     look = first_look(source, run_id)
     other_active(source, look)
+    live_runs.line(source)
     take_pace(look)
     live_form.form(title=t("live.settings_of", summary=_summary_of_next()))
     every = tempo.every(CHARTS_EVERY) if look is not None and look.run.active else None

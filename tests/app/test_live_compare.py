@@ -378,3 +378,15 @@ def test_a_run_comes_back_from_a_file_and_a_broken_file_changes_nothing(open_pag
     assert {run.id for run in store.runs()} == set(names)
     assert at.query_params["run"] == names[0]
     assert len([row for row in store.metrics(names[0]) if row["event"] == "step"]) == STEPS
+
+
+def test_the_line_is_seen_where_a_run_is_watched(open_page, tmp_path):
+    store = RunStore(tmp_path)
+    active = store.create_run(RunConfig())
+    assert store.claim(active, os.getpid())
+    (waiting,) = store.add_waiting([RunConfig()])
+    at = sound(open_page("live", {"run": waiting}))
+    assert t("runs.in_line") in said(at)
+    at.button(key=f"live-line-cancel-{waiting}").click().run()
+    assert store.run(waiting).state == "stopped"
+    assert f"live-line-cancel-{waiting}" not in [button.key for button in sound(at).button]
