@@ -81,7 +81,7 @@ def language_switch() -> None:
 def _head(page: str, bar: bool) -> None:
     own = state.lab().frame
     with st.container(key="group-bar"):
-        title, group, recipe, actions = st.columns([2.6, 2.4, 2.3, 2.1], vertical_alignment="bottom", gap="small")
+        title, group, recipe, actions = st.columns([2.2, 2.3, 2.2, 2.7], vertical_alignment="bottom", gap="small")
     title.title(t(f"title.{page}") if known(f"title.{page}") else t(f"page.{page}"), anchor=False)
     if bar and not own.hides("bar"):
         with group:

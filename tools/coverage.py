@@ -44,9 +44,10 @@ def places(row: Mapping[str, Any]) -> Iterator[tuple[str, Place]]:
 def live_links(row: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
     """Return a row's parts of the Live page, each with what it is called and its link's parameters."""
     for entry in row.get("live", ()):
-        part, _, scenario = entry.partition(":")
-        words = f"{t('page.live')}: {t(f'live.part.{part}')}" + (f", {scenario.replace('_', ' ')}" if scenario else "")
-        yield words, {"part": part, **({"scenario": scenario} if scenario else {})}
+        part, _, more = entry.partition("?")
+        query = {"part": part, **dict(pair.split("=") for pair in more.split("&") if pair)}
+        words = ", ".join([t(f"live.part.{part}"), *(value.replace("_", " ") for value in list(query.values())[1:])])
+        yield f"{t('page.live')}: {words}", query
 
 
 def line(name: str, row: Mapping[str, Any]) -> str:
