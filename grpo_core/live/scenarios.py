@@ -131,6 +131,8 @@ MEASURES: Mapping[str, Callable[..., float]] = MappingProxyType(
         "start_pass_at_k": lambda steps, evaluations: evaluations[0]["pass_at_k"],
         "start_reward": _first("reward", 3),
         "final_reward": _last("reward"),
+        "final_reward_exact": _last("reward_exact"),
+        "final_model_accuracy": _last("reward_model/accuracy"),
         "final_training_accuracy": _last("rewards/accuracy/mean"),
         "final_format": _last("rewards/format/mean"),
         "start_length": _first("completions/mean_length", 3),
@@ -158,6 +160,8 @@ MEASURES: Mapping[str, Callable[..., float]] = MappingProxyType(
 _E = Expectation
 _EXACT = "shell_game"
 _STRICT = {"recipe": "trl_grpo", "learning_rate": 6e-4, "max_new_tokens": 20, "steps": 200}
+_ITERATIONS = {"recipe": "trl_grpo", "steps": 200, "iteration_steps": 10}
+_STALE = {**_ITERATIONS, "reward_source": "learned", "retrain": False}
 
 _ALL = (
     Scenario(
@@ -367,6 +371,43 @@ _ALL = (
             _E("nucleus", "final_accuracy", high=-0.05, than="whole"),
             _E("whole", "final_accuracy", low=0.9),
         ),
+    ),
+    Scenario(
+        "stale_reward_model",
+        {"verifier": {"reward_source": "verifier"}, "learned": {"reward_source": "learned"}},
+        ("reward", "reward_exact", "sampled_accuracy", "reward_model/accuracy"),
+        (
+            _E("learned", "final_reward", low=0.9),
+            _E("learned", "best_accuracy", low=0.75),
+            _E("learned", "final_reward_exact", high=0.7),
+            _E("learned", "final_model_accuracy", high=0.7),
+            _E("learned", "final_accuracy", high=0.65),
+            _E("verifier", "final_accuracy", low=0.9),
+        ),
+        common={**_ITERATIONS, "retrain": False},
+        findings={"learned": ("reward_hacking",)},
+    ),
+    Scenario(
+        "retrained_reward_model",
+        {"stale": {"retrain": False}, "retrained": {"retrain": True}},
+        ("reward", "reward_exact", "reward_model/accuracy", "sampled_accuracy"),
+        (
+            _E("stale", "final_accuracy", high=0.65),
+            _E("retrained", "final_accuracy", low=0.2, than="stale"),
+            _E("retrained", "final_model_accuracy", low=0.2, than="stale"),
+        ),
+        common={**_ITERATIONS, "reward_source": "learned"},
+    ),
+    Scenario(
+        "process_supervision",
+        {"outcome": {"supervision": "outcome"}, "process": {"supervision": "process"}},
+        ("reward", "reward_exact", "sampled_accuracy", "completions/mean_length"),
+        (
+            _E("outcome", "final_accuracy", high=0.65),
+            _E("process", "final_accuracy", low=0.2, than="outcome"),
+            _E("process", "final_reward_exact", low=0.2, than="outcome"),
+        ),
+        common=_STALE,
     ),
 )
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qsl
+
 import pytest
 
 from app import presets
 from app.params import PARAMS
+from app.views.ppo.rounds import SCENARIOS as ON_LIVE
 from app.words import t
+from grpo_core.live.scenarios import SCENARIOS
 from grpo_core.memory import METHODS
 from tests.app.driving import check_words, link_of, metrics, missing, number, pictures, printed, sound, typed_wrong
 
@@ -192,3 +196,15 @@ def test_a_check_is_answered_by_the_core(open_page):
 
 def test_the_words_fit():
     check_words("ppo", "ppo_policy")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_algorithm_1_leads_to_the_scenarios_that_show_it(open_page, language):
+    at = open_page("ppo", {"ppo_view": "rounds", "lang": language})
+    sound(at)
+    links = [element.proto for element in at.get("page_link")]
+    asked = [dict(parse_qsl(link.query_string)) for link in links]
+    assert [query["scenario"] for query in asked] == list(ON_LIVE)
+    assert {query["part"] for query in asked} == {"scenarios"}
+    assert set(ON_LIVE) <= set(SCENARIOS)
+    assert not open_page("ppo", {"ppo_view": "rounds", "lock": "1"}).get("page_link")

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from app import state, widgets
+from app import link, state, widgets
 from app.figures import ppo as figures
 from app.lens import Lens
 from app.numbers import plain
 from app.widgets import Question, Readout, Table, slider
 from app.words import prose, t
 from grpo_core.iterations import Moment, iterative_schedule, replay_shares
+
+SCENARIOS = ("stale_reward_model", "retrained_reward_model")
+"""Scenarios of the live lab that show what this page counts."""
 
 
 def schedule(lens: Lens) -> list[Moment]:
@@ -65,8 +68,22 @@ def draw(lens: Lens) -> None:
     )
     widgets.formula(formula(now))
     widgets.notice("ppo", f"round-{now.action}", **notice(lens, now))
+    live()
     widgets.check_yourself("rounds", lambda: question(lens, moments))
     widgets.take_away("ppo", "rounds", lambda: snippet(lens), lambda: table(moments))
+
+
+def live() -> None:
+    """Link to the scenarios in which a small model goes through these moments."""
+    if widgets.hidden("notice") or state.locked():
+        return
+    for scenario in SCENARIOS:
+        st.page_link(
+            "../pages/live.py",
+            label=t(f"rounds.live.{scenario}"),
+            icon=":material/arrow_forward:",
+            query_params={**link.to_query(state.view()), "part": "scenarios", "scenario": scenario},
+        )
 
 
 def mix(lens: Lens, moments: list[Moment], at: int) -> list[np.ndarray] | None:
