@@ -37,7 +37,7 @@ from grpo_core.token_gradients import TokenGradients, gradients_of
 class Lens:
     """A group with everything the settings make of it. `no_reference`: beta was set, but the group has no reference.
 
-    `whole`: completions and training tokens of the step whose loss the group is a part of; None: the group is all of it.
+    `whole`: completions and training tokens of the step whose loss the group is a part of; None: it is all of it.
     """
 
     group: Group

@@ -26,7 +26,8 @@ MAX_UNPACKED = 400_000  # bytes that it may unpack to
 MAX_LINK = 8_000  # characters of a packed group that still go into a link
 MAX_COMPLETIONS = 64
 MAX_TOKENS = 20_000
-RESERVED = ("embed", "embed_options", "run", "step", "part", "scenario", "panels", "runs", "axis", "under", *frame.NAMES)
+LIVE = ("run", "step", "part", "scenario", "panels", "runs", "axis", "under")
+RESERVED = ("embed", "embed_options", *LIVE, *frame.NAMES)
 """Parameters that are no settings of the explorer: Streamlit's own, the live page's, the frame's."""
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from app import formulas, snippets, widgets
+from app.chooser import group_story
 from app.components import component
 from app.explain import home as explain
 from app.lens import Lens
-from app.chooser import group_story
 from app.shell import explorer
 from app.words import prose
 

@@ -128,7 +128,8 @@ class RewardModel:
     def fit(self, updates: int | None = None) -> dict[str, float]:
         """Train further on the current iteration and on replayed examples, then begin the next iteration.
 
-        updates are UPDATES unless said otherwise. Gives the mean loss and accuracy of the last updates, on the examples trained on.
+        updates are UPDATES unless said otherwise. Gives the mean loss and accuracy of the last updates, on the
+        examples trained on.
         """
         count = len(self.replay.rounds[-1])
         updates = UPDATES if updates is None else updates

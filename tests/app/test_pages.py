@@ -80,7 +80,7 @@ def test_every_recipe_opens_on_every_page(open_page, recipe):
 @pytest.mark.parametrize("page", PAGES)
 def test_every_preset_is_shown_as_chosen(open_page, page):
     at = open_page(page)
-    for view in VIEWS[page] if page in BY_VIEW else ({},):  # with many pictures only those of the chosen one are offered
+    for view in VIEWS[page] if page in BY_VIEW else ({},):  # with many pictures only the chosen one's are offered
         key = "-".join([f"preset-{page}", *view.values()])
         for setting, choice in view.items():
             at.segmented_control(key=f"choice-{setting}").set_value(choice).run()
