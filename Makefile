@@ -18,8 +18,10 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(PY) -m mypy
 
+# Formulas and pages on all cores; what trains or drives a browser one after the other, with the cores to itself.
 pytest: $(VENV)/.test browser
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n auto tests/unit tests/property tests/conformance tests/app grpo_core $(ARGS)
+	$(PY) -m pytest tests/live tests/browser $(ARGS)
 
 browser: $(VENV)/.test
 	@$(PY) -m tools.browser
