@@ -43,10 +43,10 @@ def pictures(at: AppTest) -> list[dict]:
 
 
 def metrics(at: AppTest) -> dict[str, str]:
-    """Return the read-outs by their labels' keys."""
+    """Return the read-outs by their labels' keys; by every key, where several have the same words."""
     shown = {m.label: m.value for m in at.metric}
-    keys = {text: key.removeprefix("readout.") for key, text in catalogue().items() if key.startswith("readout.")}
-    return {keys[label]: value for label, value in shown.items()}
+    labels = {key: text for key, text in catalogue().items() if key.startswith("readout.")}
+    return {key.removeprefix("readout."): shown[text] for key, text in labels.items() if text in shown}
 
 
 def number(text: str) -> float:
