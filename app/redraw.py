@@ -7,6 +7,7 @@ look different: at the first move of a drag, not at every one.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -30,10 +31,16 @@ def head_stale() -> bool:
     return page is not None and _face(page) != shown
 
 
-def then(change: Callable[..., None]) -> Callable[..., None]:
-    """Return a widget's callback that makes a change and has the body drawn again, and the head if it is stale."""
+def then(change: Callable[..., None], *, live: bool = False) -> Callable[..., None]:
+    """Return a widget's callback that makes a change and has the body drawn again, and the head if it is stale.
+
+    `live`: the widget is a panel of live sliders. Any other widget whose value seems to change in the same message as
+    a slider's has only not heard yet what the slider's last move made of it: that is no change of the reader's.
+    """
 
     def changed(*args: Any) -> None:
+        if not live and _slider_moved():
+            return
         change(*args)
         if head_stale():
             everything()
@@ -45,16 +52,29 @@ def with_everything(change: Callable[..., None]) -> Callable[..., None]:
     """As `then`, for a widget of the head: whatever it changes, the body shows it."""
 
     def changed(*args: Any) -> None:
-        change(*args)
-        everything()
+        if not _slider_moved():
+            change(*args)
+            everything()
 
     return changed
+
+
+def _slider_moved() -> bool:
+    """Return whether the message that is being answered brought the move of a live slider."""
+    own = state.lab()
+    if time.monotonic() - own.edited < 0.05:  # its callback came first
+        return True
+    panels = {key: st.session_state.get(key) for key in own.panels}
+    edits = {key: panel.get("edit") for key, panel in panels.items() if panel is not None}
+    return any(edit["at"] > own.answered.get(key, 0) for key, edit in edits.items() if isinstance(edit, dict))
 
 
 def everything() -> None:
     """Have body and head drawn again. Only from a widget's callback; a run of the whole page draws both anyway."""
     if in_fragment():
-        st.rerun([BODY, HEAD])
+        st.rerun(
+            [HEAD, BODY]
+        )  # in this order: the sliders of the body then answer last, and the next move waits for it
 
 
 def in_fragment() -> bool:

@@ -72,10 +72,18 @@ def language_switch() -> None:
         st.segmented_control(
             t("nav.language"), list(LANGUAGES), key="language", format_func=LANGUAGES.get, required=True,
             label_visibility="collapsed",
-            on_change=lambda: state.show(replace(state.lab().frame, language=st.session_state["language"])),
+            on_change=_speak,
         )  # fmt: skip
         component("page_language", "<span></span>")(key="page-language", data={"language": own.language}, height=1)
         component("page_reach", "<span></span>")(key="page-reach", height=1)
+
+
+def _speak() -> None:
+    """Take up the chosen language. A list keeps the words that it shows until its value is set: so it is, to itself."""
+    state.show(replace(state.lab().frame, language=st.session_state["language"]))
+    for name, value in st.session_state.to_dict().items():
+        if isinstance(value, str):
+            st.session_state[name] = value
 
 
 def _head(page: str, bar: bool) -> None:

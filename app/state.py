@@ -42,6 +42,8 @@ class Lab:
         0  # counts jumps (undo, reset, another group): an edit made before a jump and arriving after it is void
     )
     answered: dict[str, int] = field(default_factory=dict)  # controls -> the newest edit that was answered
+    panels: set[str] = field(default_factory=set)  # the panels of live sliders that were drawn
+    edited: float = 0.0  # when the last edit of a live slider was taken, by the monotonic clock
     frame: Frame = field(default_factory=Frame)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -176,16 +177,18 @@ def controls(key: str, rows: Sequence[Row], *, two: bool = False) -> None:
         "epoch": state.lab().epoch,
     }
     data["locked"] = state.locked()
+    state.lab().panels.add(key)
     mount = component("live_controls", '<div class="controls"></div>')
-    mount(key=key, data=data, on_edit_change=redraw.then(partial(_edited, key)))
+    mount(key=key, data=data, on_edit_change=redraw.then(partial(_edited, key), live=True))
 
 
 def _edited(key: str) -> None:
     edit = st.session_state[key].get("edit")
     if not isinstance(edit, dict) or not isinstance(edit.get("id"), str):
         return
-    state.lab().answered[key] = int(edit.get("at", 0))
-    if edit.get("epoch") == state.lab().epoch:
+    own = state.lab()
+    own.answered[key], own.edited = int(edit.get("at", 0)), time.monotonic()
+    if edit.get("epoch") == own.epoch:
         state.edit_value(edit["id"], edit.get("value"), gesture=edit.get("gesture"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -229,3 +230,38 @@ def test_no_page_is_wider_than_the_window_and_none_shows_an_exception(new_contex
         assert main.evaluate("node => node.scrollWidth <= node.clientWidth")
         ink = page.evaluate("getComputedStyle(document.querySelector('.stApp')).backgroundColor")
         assert ink == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(16, 20, 24)")
+
+
+def test_the_head_follows_the_body_and_the_body_the_head(page, app_url):
+    opened(page, f"{app_url}/advantages")
+    chooser = page.locator(".st-key-choice-group input")
+    expect(page.locator(".st-key-undo button").first).to_be_disabled()
+    drag(page, "reward:1", start=0.1, end=0.9)
+    expect(page.locator(".st-key-undo button").first).to_be_enabled()  # at the first move, not on release
+    expect(chooser).to_have_value("One right of four (edited)")
+    page.mouse.up()
+    idle(page)
+    page.locator(".st-key-undo button").first.click()
+    expect(chooser).to_have_value("One right of four")
+    expect(page.locator(".row[data-id='reward:1'] .cell")).to_have_value(re.compile(r"0(\.00)?"))
+    page.get_by_role("button", name="All right").or_(page.get_by_text("All right", exact=True)).first.click()
+    expect(page.locator(".row[data-id='reward:1'] .cell")).to_have_value(re.compile(r"1(\.00)?"))
+    page.wait_for_function("new URLSearchParams(location.search).get('g') === 'all-right'")
+
+
+def test_a_pasted_group_is_shown_as_text_and_a_wrong_one_is_refused(page, app_url):
+    opened(page, f"{app_url}/advantages")
+    page.locator(".st-key-open-group button").first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("textbox").fill("completion,token\n1,a")
+    dialog.get_by_role("button", name="Show this group").first.click()
+    expect(dialog.get_by_text("The first row must name the columns")).to_be_visible()
+    dialog.get_by_role("textbox").fill(
+        'completion,token,logp,reward\n1,<img src=x onerror="window.evil=1">,-1,1\n2,$x$,-2,0'
+    )
+    dialog.get_by_role("button", name="Show this group").first.click()
+    expect(dialog).to_have_count(0)
+    page.wait_for_function("new URLSearchParams(location.search).has('gx')")
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Loss", exact=True).click()
+    expect(page.locator(".tt-token").first).to_contain_text("<img")
+    assert page.evaluate("window.evil") is None

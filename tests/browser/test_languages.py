@@ -23,6 +23,7 @@ def test_a_switch_keeps_the_edited_group_and_a_fresh_browser_opens_it_in_chinese
     expect(page.get_by_role("heading", level=1)).to_have_text("优势")
     expect(page.get_by_role("link", name="比率与裁剪")).to_be_visible()
     idle(page)
+    expect(page.locator(".st-key-choice-group input")).to_have_value("四个对一个（已修改）")
     assert rewards(page) == "1, 0.3, 0, 0"
     expect(page.locator(".js-plotly-plot").first).to_contain_text("均值")
     page.wait_for_function("location.search.includes('lang=zh') && document.documentElement.lang === 'zh-CN'")

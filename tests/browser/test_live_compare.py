@@ -72,7 +72,7 @@ def test_a_sweep_runs_by_itself_and_is_drawn_while_it_does(page, app_url, store)
     page.wait_for_function(f"x => Math.abs({PLOT}?.data?.[0]?.x?.[5] - x) < 1e-6", arg=seconds[-1])
 
     page.goto(f"{app_url}/live?part=runs&run={ids[1]}")
-    page.get_by_test_id("stPopover").get_by_role("button").first.click()
+    page.get_by_test_id("stPopover").filter(has_text="Delete").get_by_role("button").first.click()
     page.locator(".st-key-live-runs-delete-now button").first.click()
     expect(page.get_by_text("Deleted:")).to_be_visible()
     assert ids[1] not in [run.id for run in store.runs()]

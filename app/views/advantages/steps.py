@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from app import formulas, state, widgets
+from app import formulas, redraw, state, widgets
 from app.figures import advantages_steps as figures
 from app.lens import Lens
 from app.numbers import bracketed, cell, latex, plain, signed
@@ -107,7 +107,7 @@ def text_line(steps: Steps) -> None:
         help=widgets.help_of("steps"),
         height=40 + 24 * max(2, min(len(steps), 6)),
         max_chars=1000,
-        on_change=lambda: state.edit_value("steps", st.session_state["lines-steps"]),
+        on_change=redraw.then(lambda: state.edit_value("steps", st.session_state["lines-steps"])),
         disabled=state.locked(),
     )
     if problem:
