@@ -24,17 +24,17 @@ PICTURES = (
 @pytest.mark.parametrize(
     ("path", "name", "picture", "key"),
     [
-        ("ppo", "lam", ".st-key-picture-critic .main-svg", "lam"),
-        ("ppo?ppo_view=trust", "alpha", ".st-key-picture-bound .main-svg", "alpha"),
-        ("ppo?ppo_view=rounds", "moment", ".st-key-picture-rounds .main-svg", "moment"),
-        ("clip?clip_view=surrogates", "r", ".st-key-picture-surrogates .main-svg", "r"),
-        ("clip?clip_view=quadrants", "r", ".st-key-picture-quadrants .main-svg", "r"),
-        ("clip?clip_view=epochs", "lr", ".st-key-picture-epochs .main-svg", "lr"),
-        ("clip?clip_view=levels&levels_view=weights", "pull_n", ".st-key-picture-pulls .main-svg", "pull_n"),
-        ("sampling", "mix_g", ".st-key-picture-dynamic .main-svg", "mix_g"),
-        ("sampling?samp_view=temperature", "temp", ".st-key-picture-mismatch .main-svg", "temp"),
-        ("rewards", "w_tag", ".st-key-picture-scores .main-svg", "w_tag"),
-        ("rewards?rew_view=lengths&bench=overlong", "long_max", ".st-key-picture-overlong .main-svg", "long_max"),
+        ("ppo", "lam", ".st-key-picture-critic .svg-container", "lam"),
+        ("ppo?ppo_view=trust", "alpha", ".st-key-picture-bound .svg-container", "alpha"),
+        ("ppo?ppo_view=rounds", "moment", ".st-key-picture-rounds .svg-container", "moment"),
+        ("clip?clip_view=surrogates", "r", ".st-key-picture-surrogates .svg-container", "r"),
+        ("clip?clip_view=quadrants", "r", ".st-key-picture-quadrants .svg-container", "r"),
+        ("clip?clip_view=epochs", "lr", ".st-key-picture-epochs .svg-container", "lr"),
+        ("clip?clip_view=levels&levels_view=weights", "pull_n", ".st-key-picture-pulls .svg-container", "pull_n"),
+        ("sampling", "mix_g", ".st-key-picture-dynamic .svg-container", "mix_g"),
+        ("sampling?samp_view=temperature", "temp", ".st-key-picture-mismatch .svg-container", "temp"),
+        ("rewards", "w_tag", ".st-key-picture-scores .svg-container", "w_tag"),
+        ("rewards?rew_view=lengths&bench=overlong", "long_max", ".st-key-picture-overlong .svg-container", "long_max"),
     ],
 )
 def test_the_picture_and_the_link_follow_a_slider_while_it_is_dragged(page, app_url, path, name, picture, key):
