@@ -18,12 +18,10 @@ import transformers
 from torch import Tensor
 
 from grpo_core import (
-    AdvantageSpec,
     GroupAdvantages,
     advantage_statistics,
     as_rewards,
     compute_advantages,
-    get_recipe,
     group_kind,
     importance_ratio,
     kind_counts,
@@ -37,7 +35,7 @@ from grpo_core import (
 )
 from grpo_core.live.checkpoints import Checkpoint, CheckpointError, Checkpoints
 from grpo_core.live.commands import Command
-from grpo_core.live.config import RunConfig, objective_of, with_recipe
+from grpo_core.live.config import RunConfig, advantage_spec, objective_of, with_recipe
 from grpo_core.live.draws import Draw, join_draws, with_none
 from grpo_core.live.engines import Engine, Prompts, Reference, make_engine
 from grpo_core.live.evaluate import evaluate
@@ -615,12 +613,6 @@ def _config_of(checkpoint: Checkpoint) -> RunConfig:
 def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """Give the tensors whose names begin with a prefix, without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
-def advantage_spec(config: RunConfig) -> AdvantageSpec:
-    """Give the advantages of a run: the recipe's, scaled as the run says where it says something."""
-    spec = get_recipe(config.recipe).advantage
-    return spec if config.scale_rewards == "recipe" else replace(spec, scale=config.scale_rewards)
 
 
 def advantages_of(
