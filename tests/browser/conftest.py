@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
+from grpo_core.live.store import RunStore
+from tests.runs import put_away
 from tools.browser import FLAGS, HELP, find
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +38,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def runs_folder(tmp_path_factory) -> Path:
     """The run store of the app under test: a folder of its own."""
     return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture
+def store(runs_folder) -> Iterator[RunStore]:
+    """The store of the app under test; no run is left going on or waiting."""
+    store = RunStore(runs_folder)
+    yield store
+    put_away(store)
 
 
 @pytest.fixture(scope="session")

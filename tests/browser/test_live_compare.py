@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator
-
-import pytest
 from playwright.sync_api import Page, expect
-
-from grpo_core.live.store import RunStore
 
 PATIENCE = 180_000  # milliseconds: a worker imports torch before its first step
 PLOT = "document.querySelector('.st-key-live-overlay .live-plot')"
 POINTS = f"({PLOT}?.data ?? []).filter((trace) => trace.showlegend).map((trace) => trace.x.length)"
-
-
-@pytest.fixture
-def store(runs_folder) -> Iterator[RunStore]:
-    """The store of the app under test; no run is left going on or waiting."""
-    store = RunStore(runs_folder)
-    yield store
-    for run in store.waiting_runs():
-        store.cancel(run.id)
-    for run in store.runs():
-        if run.alive and run.pid:
-            os.kill(run.pid, signal.SIGKILL)
-    store.mark_dead()
 
 
 def small_settings(page: Page, app_url: str) -> None:

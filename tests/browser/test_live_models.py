@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-from collections.abc import Iterator
 
-import pytest
 from playwright.sync_api import expect
 
 from app.live import models
 from app.words import t
-from grpo_core.live.store import RunStore
 
 EVIL = "<img src=x onerror=document.title='pwned'> **{}** $x^2$"
-
-
-@pytest.fixture
-def store(runs_folder) -> Iterator[RunStore]:
-    """The store of the app under test; no run is left going on."""
-    store = RunStore(runs_folder)
-    yield store
-    for run in store.runs():
-        if run.alive and run.pid:
-            os.kill(run.pid, signal.SIGKILL)
-    store.mark_dead()
 
 
 def test_an_uploaded_file_trains_and_stays_text(page, app_url, store):

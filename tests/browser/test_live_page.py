@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from grpo_core.live.store import RunStore
 
 POINTS = "(document.querySelector('.st-key-live-progress .live-plot')?.data?.[0]?.x?.length ?? 0)"
 PATIENCE = 120_000  # milliseconds: a worker imports torch before its first step
-
-
-@pytest.fixture
-def store(runs_folder) -> Iterator[RunStore]:
-    """The store of the app under test; no run is left going on."""
-    store = RunStore(runs_folder)
-    yield store
-    for run in store.runs():
-        if run.alive and run.pid:
-            os.kill(run.pid, signal.SIGKILL)
-    store.mark_dead()
 
 
 def opened(page: Page, url: str) -> Page:

@@ -8,7 +8,9 @@ import torch
 from grpo_core.live.engines import make_engine
 from grpo_core.live.model import load_policy
 from grpo_core.live.rollout import encode, sample
+from grpo_core.live.store import RunStore
 from grpo_core.live.tasks import TASKS, shell_game
+from tests.runs import put_away
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +48,11 @@ def draw(policy):
         return sample(engine or make_engine(policy), prompts, generator=generator, **settings)
 
     return draw
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A run store of the test's own; no run is left going on or waiting."""
+    store = RunStore(tmp_path)
+    yield store
+    put_away(store)

@@ -15,7 +15,7 @@ from grpo_core.live.checkpoints import CheckpointError, Checkpoints, checkpoints
 from grpo_core.live.commands import Command
 from grpo_core.live.config import RunConfig
 from grpo_core.live.runner import RunnerBusy, mark_dead, resume_run, start_run
-from grpo_core.live.store import RunStore, RunStoreError
+from grpo_core.live.store import RunStoreError
 from grpo_core.live.trainer import continued, train
 from tests.live.test_trainer import timeless
 from tests.live.test_worker import ended, until
@@ -34,15 +34,6 @@ def save(kept, step, accuracy=None, size=3):
 
 def steps(kept):
     return [checkpoint.step for checkpoint in kept.all()]
-
-
-@pytest.fixture
-def store(tmp_path):
-    store = RunStore(tmp_path)
-    yield store
-    for run in store.runs():
-        if run.active and run.pid:
-            os.kill(run.pid, signal.SIGKILL)
 
 
 # What is kept

@@ -20,17 +20,6 @@ LONG = RunConfig(steps=50_000, eval_prompts=4, prompts_per_step=2, pace=20)
 
 
 @pytest.fixture
-def store(tmp_path):
-    store = RunStore(tmp_path)
-    yield store
-    for run in store.waiting_runs():
-        store.cancel(run.id)
-    for run in store.runs():
-        if run.alive and run.pid and run.pid != os.getpid():
-            os.kill(run.pid, signal.SIGKILL)
-
-
-@pytest.fixture
 def gone():
     """The id of a process that is no more."""
     process = subprocess.Popen([sys.executable, "-c", ""])

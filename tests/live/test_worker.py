@@ -18,15 +18,6 @@ PATIENCE = 180.0
 QUICK = {"eval_prompts": 4, "prompts_per_step": 2}
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = RunStore(tmp_path)
-    yield store
-    for run in store.runs():
-        if run.active and run.pid:
-            os.kill(run.pid, signal.SIGKILL)
-
-
 def until(condition):
     """Wait until something is so; a test that waits too long has failed."""
     end = time.monotonic() + PATIENCE
