@@ -58,8 +58,8 @@ def _nucleus(probs: Array, top_p: float) -> Array:
     order = xp.argsort(probs, axis=-1, descending=True, stable=True)
     ranked = xp.take_along_axis(probs, order, axis=-1)
     before = xp.cumulative_sum(ranked, axis=-1) - ranked
-    # A set that reaches top_p up to rounding is enough: 0.5 + 0.3 must count as 0.8.
-    enough = top_p - (1e-6 if probs.dtype == xp.float32 else 1e-12)
+    # A set that reaches top_p up to rounding is enough: 0.5 + 0.3 must count as 0.8. The likeliest token always stays.
+    enough = max(top_p - (1e-6 if probs.dtype == xp.float32 else 1e-12), 1e-30)
     kept = before < enough
     return xp.take_along_axis(kept, xp.argsort(order, axis=-1), axis=-1)
 

@@ -34,6 +34,7 @@ class TestSamplingDistribution:
             ({"top_p": 1.0}, [0.5, 0.3, 0.15, 0.05]),
             ({"top_k": 2, "top_p": 0.6}, [1, 0, 0, 0]),  # 0.625 of what top-k left
             ({"temperature": 1e-300}, [1, 0, 0, 0]),
+            ({"top_p": 1e-14}, [1, 0, 0, 0]),  # less than what rounding may be: the likeliest token stays
         ],
     )
     def test_by_hand(self, backend, options, expected):
