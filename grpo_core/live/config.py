@@ -312,7 +312,7 @@ _RULES: dict[str, _Rule] = {
     "epsilon_low": _real(0.0, 1.0),
     "epsilon_high": _real(0.0, 100.0),
     "inner_epochs": _whole(1, 64),
-    "temperature": _real(0.0, 10.0, above=True),
+    "temperature": _real(1e-3, 10.0),  # logits divided by less can leave the range of float32
     "top_p": _real(0.0, 1.0, above=True),
     "refills": _whole(0, 16),
     "verifier_failures": _real(0.0, 1.0),

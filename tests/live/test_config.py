@@ -29,7 +29,7 @@ def test_text_and_whole_floats_are_read_as_numbers():
         ("learning_rate", None, "a number from 0 to 1"),
         ("epsilon_low", 1.5, "a number from 0 to 1"),
         ("epsilon_high", -0.1, "a number from 0 to 100"),
-        ("temperature", 0, "a number above 0 up to 10"),
+        ("temperature", 1e-300, "a number from 0.001 to 10"),
         ("pace", 0, "a number above 0 up to 1000, or none"),
         ("task", "chess", "one of shell_game, "),
         ("recipe", "ppo", "one of grpo_paper, "),
