@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 import array_api_compat
 import numpy as np
 
+from grpo_core.messages import InputError, Message
+
 Array: TypeAlias = Any  # a NumPy, torch or other array-API array; Python has no better name for it
 
 
@@ -25,13 +27,15 @@ def as_data(value: Any, name: str) -> Array:
         try:
             return np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{name} must be numbers of a regular shape, got {value!r:.80}") from error
+            raise InputError(
+                "{name} must be numbers of a regular shape, got {value!r:.80}", name=name, value=value
+            ) from error
     xp = namespace(value)
     if xp.isdtype(value.dtype, "real floating"):
         return value
     if xp.isdtype(value.dtype, ("integral", "bool")):
         return xp.astype(value, xp.asarray(0.0).dtype)
-    raise ValueError(f"{name} must be real numbers, got dtype {value.dtype}")
+    raise InputError("{name} must be real numbers, got dtype {dtype}", name=name, dtype=value.dtype)
 
 
 def stop_gradient(x: Array) -> Array:
@@ -46,17 +50,25 @@ def check_mask(mask: Array, name: str = "mask") -> Array:
         mask = np.asarray(mask)
     xp = namespace(mask)
     if not xp.isdtype(mask.dtype, "bool"):
-        raise ValueError(f"{name} must be boolean (True on a completion's own tokens), got dtype {mask.dtype}")
+        raise InputError(
+            "{name} must be boolean (True on a completion's own tokens), got dtype {dtype}", name=name, dtype=mask.dtype
+        )
     if mask.ndim != 2:
-        raise ValueError(f"{name} must have shape (completions, tokens), got {tuple(mask.shape)}")
+        raise InputError(
+            "{name} must have shape (completions, tokens), got {shape}", name=name, shape=tuple(mask.shape)
+        )
     return mask
 
 
 def check_same_shape(first: Array, second: Array, first_name: str, second_name: str) -> None:
     """Raise ValueError unless both arrays have one shape."""
     if tuple(first.shape) != tuple(second.shape):
-        raise ValueError(
-            f"{second_name} must have the shape of {first_name}, {tuple(first.shape)}, got {tuple(second.shape)}"
+        raise InputError(
+            "{second_name} must have the shape of {first_name}, {wanted}, got {shape}",
+            second_name=second_name,
+            first_name=first_name,
+            wanted=tuple(first.shape),
+            shape=tuple(second.shape),
         )
 
 
@@ -68,30 +80,43 @@ def number(value: Any, name: str, *, low: float = -math.inf, high: float = math.
     try:
         result = float(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a number, got {value!r}") from error
+        raise InputError("{name} must be a number, got {value!r}", name=name, value=value) from error
     below = result <= low if open_low else result < low
     if math.isnan(result) or math.isinf(result) or below or result > high:
-        raise ValueError(f"{name} must be {_range_text(low, high, open_low)}, got {value!r}")
+        raise InputError(
+            "{name} must be {accepted}, got {value!r}",
+            name=name,
+            accepted=_range_text(low, high, open_low),
+            value=value,
+        )
     return result
 
 
-def _range_text(low: float, high: float, open_low: bool) -> str:
+def _range_text(low: float, high: float, open_low: bool) -> Message:
     if low == -math.inf and high == math.inf:
-        return "a finite number"
+        return Message("a finite number")
     if high == math.inf:
-        return f"finite and {'above' if open_low else 'at least'} {low:g}"
-    return f"between {low:g} and {high:g}" + (f", {low:g} itself excluded" if open_low else "")
+        return Message("finite and above {low:g}" if open_low else "finite and at least {low:g}", low=low)
+    inside = "between {low:g} and {high:g}, {low:g} itself excluded" if open_low else "between {low:g} and {high:g}"
+    return Message(inside, low=low, high=high)
 
 
 def one_of(value: Any, name: str, accepted: tuple[str, ...]) -> str:
     """Return `value` if it is one of `accepted`; ValueError that lists them otherwise."""
     if value not in accepted:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r}")
+        raise InputError(
+            "{name} must be one of {accepted}; got {value!r}",
+            name=name,
+            accepted=", ".join(map(repr, accepted)),
+            value=value,
+        )
     return str(value)
 
 
 def whole_number(value: Any, name: str, *, low: int) -> int:
     """Return a hyperparameter as an int of at least `low`; ValueError otherwise."""
     if isinstance(value, bool) or int(number(value, name)) != value or value < low:
-        raise ValueError(f"{name} must be a whole number of at least {low}, got {value!r}")
+        raise InputError(
+            "{name} must be a whole number of at least {low}, got {value!r}", name=name, low=low, value=value
+        )
     return int(value)

@@ -12,31 +12,32 @@ import array_api_compat
 import numpy as np
 
 from grpo_core._arrays import Array, as_data, namespace
+from grpo_core.messages import InputError
 
 
-def as_rewards(values: Any) -> np.ndarray:
+def as_rewards(values: Any, name: str = "rewards") -> np.ndarray:
     """Return rewards as float64, with nan where `values` has None: a completion that could not be scored.
 
     `values` is one group (a sequence of numbers and None) or several groups of one size (a sequence of those).
     Raises ValueError for an empty list and for a value that is not a finite number: a missing score is None, never a
-    nan or a 0.
+    nan or a 0. The error calls the values `name`.
 
     >>> as_rewards([1, None, 0.5]).tolist()
     [1.0, nan, 0.5]
     """
     if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
-        raise ValueError(f"rewards must be a list of numbers or None, got {values!r:.80}")
+        raise InputError("{name} must be a list of numbers or None, got {values!r:.80}", name=name, values=values)
     if len(values) == 0:
-        raise ValueError("rewards must not be empty: give one number, or None, for each completion")
+        raise InputError("{name} must not be empty: give one number, or None, for each completion", name=name)
     if isinstance(values[0], Sequence | np.ndarray) and not isinstance(values[0], str | bytes):
-        rows = [as_rewards(row) for row in values]
+        rows = [as_rewards(row, name) for row in values]
         if len({row.shape for row in rows}) > 1:
-            raise ValueError(f"groups must have one size, got sizes {[len(row) for row in rows]}")
+            raise InputError("groups must have one size, got sizes {sizes}", sizes=[len(row) for row in rows])
         return np.stack(rows)
-    return np.array([_as_reward(value, i) for i, value in enumerate(values)], dtype=np.float64)
+    return np.array([_as_reward(value, f"{name}[{i}]") for i, value in enumerate(values)], dtype=np.float64)
 
 
-def _as_reward(value: Any, index: int) -> float:
+def _as_reward(value: Any, name: str) -> float:
     if value is None:
         return math.nan
     try:
@@ -44,8 +45,10 @@ def _as_reward(value: Any, index: int) -> float:
     except OverflowError:  # an int beyond a float's range
         result = math.inf
     if not math.isfinite(result):
-        raise ValueError(
-            f"rewards[{index}] must be a finite number, or None if it could not be scored; got {value!r:.80}"
+        raise InputError(
+            "{name} must be a finite number, or None if it could not be scored; got {value!r:.80}",
+            name=name,
+            value=value,
         )
     return result
 
@@ -57,15 +60,15 @@ def reward_array(rewards: Any) -> Array:
     rewards = as_data(rewards, "rewards")
     xp = namespace(rewards)
     if rewards.ndim < 1 or rewards.shape[-1] < 1:
-        raise ValueError(f"rewards must have shape (..., G) with G at least 1, got {tuple(rewards.shape)}")
+        raise InputError("rewards must have shape (..., G) with G at least 1, got {shape}", shape=tuple(rewards.shape))
     if bool(xp.any(xp.isinf(rewards))):
-        raise ValueError("rewards must be finite (nan marks a completion that could not be scored), got inf")
+        raise InputError("rewards must be finite (nan marks a completion that could not be scored), got inf")
     return rewards
 
 
 def check_ddof(ddof: Any) -> int:
     if isinstance(ddof, bool) or ddof not in (0, 1):
-        raise ValueError(f"ddof must be 0 (population std) or 1 (sample std), got {ddof!r}")
+        raise InputError("ddof must be 0 (population std) or 1 (sample std), got {ddof!r}", ddof=ddof)
     return int(ddof)
 
 

@@ -19,6 +19,7 @@ from grpo_core.baselines import (
     whiten,
 )
 from grpo_core.credit import td_errors
+from grpo_core.messages import InputError
 
 SCALES = ("group", "batch", "none")
 REWARD_AGGREGATIONS = ("sum_then_normalize", "normalize_then_sum")
@@ -137,7 +138,12 @@ class _Case:
     def needed(self, name: str) -> Array:
         value = getattr(self, name)
         if value is None:
-            raise ValueError(f"{name} must be given for the estimator {self.spec.estimator!r} with {self.spec}")
+            raise InputError(
+                "{name} must be given for the estimator {estimator!r} with {spec}",
+                name=name,
+                estimator=self.spec.estimator,
+                spec=self.spec,
+            )
         return as_data(value, name)
 
 
@@ -259,7 +265,7 @@ def multi_reward_advantages(
     statistics = compute_advantages(summed, replace(spec, whitening=None))
     if spec.whitening is not None:
         if lengths is None:
-            raise ValueError("lengths must be given to whiten over tokens")
+            raise InputError("lengths must be given to whiten over tokens")
         return replace(statistics, advantages=whiten(filled(total), lengths, scored, whitening=spec.whitening))
     batch = moments(total, axis=None)
     divisor = std_of(batch, spec.ddof, axis=None) + spec.eps
@@ -269,7 +275,9 @@ def multi_reward_advantages(
 def _parts(parts: Array) -> Array:
     parts = as_data(parts, "parts")
     if parts.ndim < 2 or bool(namespace(parts).any(namespace(parts).isinf(parts))):
-        raise ValueError(f"parts must be finite rewards of shape (..., G, functions), got shape {tuple(parts.shape)}")
+        raise InputError(
+            "parts must be finite rewards of shape (..., G, functions), got shape {shape}", shape=tuple(parts.shape)
+        )
     return parts
 
 
@@ -278,7 +286,11 @@ def _part_weights(parts: Array, weights: Sequence[float] | None) -> Array:
     functions = parts.shape[-1]
     values = [1.0] * functions if weights is None else [number(w, "weights") for w in weights]
     if len(values) != functions:
-        raise ValueError(f"weights must have one number for each of the {functions} reward functions, got {weights!r}")
+        raise InputError(
+            "weights must have one number for each of the {functions} reward functions, got {weights!r}",
+            functions=functions,
+            weights=weights,
+        )
     return xp.asarray(values, dtype=parts.dtype, device=array_api_compat.device(parts))
 
 
@@ -293,7 +305,7 @@ def group_kind(rewards: Any, *, right_at: float = 1.0) -> str:
     """
     scores = reward_array(rewards)
     if scores.ndim != 1:
-        raise ValueError(f"rewards must be one group of shape (G,), got {tuple(scores.shape)}")
+        raise InputError("rewards must be one group of shape (G,), got {shape}", shape=tuple(scores.shape))
     values = [float(x) for x in scores if not math.isnan(float(x))]
     if not values:
         return "unscored"
@@ -311,7 +323,9 @@ def binary_advantages(success_rate: Array) -> tuple[Array, Array]:
     q = as_data(success_rate, "success_rate")
     xp = namespace(q)
     if not bool(xp.all((q > 0) & (q < 1))):
-        raise ValueError(f"success_rate must be strictly between 0 and 1, got {success_rate!r}")
+        raise InputError(
+            "success_rate must be strictly between 0 and 1, got {success_rate!r}", success_rate=success_rate
+        )
     return xp.sqrt((1.0 - q) / q), -xp.sqrt(q / (1.0 - q))
 
 
@@ -328,7 +342,7 @@ def mixed_group_probability(p: Array, group_size: int) -> Array:
     p = as_data(p, "p")
     xp = namespace(p)
     if not bool(xp.all((p >= 0) & (p <= 1))):
-        raise ValueError(f"p must be a probability between 0 and 1, got {p!r:.80}")
+        raise InputError("p must be a probability between 0 and 1, got {p!r:.80}", p=p)
     # clip: for size 1 the exact value is 0 and rounding may leave -1e-17
     return xp.clip(1.0 - p**size - (1.0 - p) ** size, 0.0, 1.0)
 
@@ -348,7 +362,7 @@ def kind_probabilities(p: Array, group_size: int, *, unscored: float = 0.0) -> d
     p = as_data(p, "p")
     xp = namespace(p)
     if not bool(xp.all((p >= 0) & (p <= 1))):
-        raise ValueError(f"p must be a probability between 0 and 1, got {p!r:.80}")
+        raise InputError("p must be a probability between 0 and 1, got {p!r:.80}", p=p)
     none = xp.full_like(p, u**size)
     right, wrong = ((u + (1.0 - u) * share) ** size - none for share in (p, 1.0 - p))
     mixed = xp.clip(1.0 - right - wrong - none, 0.0, 1.0)

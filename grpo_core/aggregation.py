@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grpo_core._arrays import Array, check_mask, check_same_shape, namespace, number, one_of
+from grpo_core.messages import InputError
 
 MODES = ("sequence_mean", "token_mean", "constant", "sequence_sum", "token_sum")
 
@@ -60,7 +61,7 @@ def _divisor(m: Array, mode: str, constant: float | None, sequences: float, toke
         return xp.clip(xp.sum(m), 1.0, None) if tokens is None else max(number(tokens, "tokens", low=0.0), 1.0)
     if mode == "constant":
         if constant is None:
-            raise ValueError("constant must be given for mode 'constant', for instance the longest completion allowed")
+            raise InputError("constant must be given for mode 'constant', for instance the longest completion allowed")
         return number(constant, "constant", low=0.0, open_low=True) * sequences
     return sequences if mode == "sequence_sum" else 1.0
 
@@ -79,7 +80,11 @@ def mean_of_means_weights(mask: Array, parts: Sequence[int]) -> Array:
     mask = check_mask(mask)
     names = [int(part) for part in parts]
     if len(names) != mask.shape[0]:
-        raise ValueError(f"parts must name one part for each of the {mask.shape[0]} completions, got {len(names)}")
+        raise InputError(
+            "parts must name one part for each of the {count} completions, got {got}",
+            count=mask.shape[0],
+            got=len(names),
+        )
     xp = namespace(mask)
     m = xp.astype(mask, xp.asarray(1.0).dtype)
     counts = xp.sum(m, axis=1)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from grpo_core.messages import InputError
+
 MODES = ("answer_tag", "boxed", "last_number")
 HONEST_MODES = ("answer_tag", "boxed")
 """The modes in which the completion itself says what its answer is."""
@@ -47,7 +49,9 @@ def extract_answer(text: str, *, modes: Sequence[str] = HONEST_MODES) -> Extract
     text = check_text(text, "text")
     unknown = [mode for mode in modes if mode not in MODES]
     if isinstance(modes, str) or unknown:
-        raise ValueError(f"modes must be a list of {', '.join(map(repr, MODES))}, got {modes!r}")
+        raise InputError(
+            "modes must be a list of {accepted}, got {modes!r}", accepted=", ".join(map(repr, MODES)), modes=modes
+        )
     told = _after_thinking(text)
     if told is None:
         return Extraction(None, None, "the thinking never ends")
@@ -61,7 +65,9 @@ def extract_answer(text: str, *, modes: Sequence[str] = HONEST_MODES) -> Extract
 def check_text(value: Any, name: str) -> str:
     """Return `value` if it is a string; ValueError otherwise."""
     if not isinstance(value, str):
-        raise ValueError(f"{name} must be text, got {type(value).__name__} {value!r:.80}")
+        raise InputError(
+            "{name} must be text, got {kind} {value!r:.80}", name=name, kind=type(value).__name__, value=value
+        )
     return value
 
 

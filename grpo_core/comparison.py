@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from grpo_core._arrays import Array, number
+from grpo_core.messages import InputError
 
 
 def interpolate(cost: Array, values: Array, at: Array) -> np.ndarray:
@@ -71,7 +72,9 @@ def _curve(cost: Array, values: Array) -> tuple[np.ndarray, np.ndarray]:
     """Read a curve: None is nan."""
     x, y = (np.asarray(list(part), dtype=float) for part in (cost, values))
     if x.shape != y.shape:
-        raise ValueError(f"a curve needs one value for each cost, got {len(y)} values for {len(x)} costs")
+        raise InputError(
+            "a curve needs one value for each cost, got {got} values for {costs} costs", got=len(y), costs=len(x)
+        )
     if np.isnan(x).any() or (np.diff(x) < 0).any():
-        raise ValueError("the cost of a curve must be known and may not fall")
+        raise InputError("the cost of a curve must be known and may not fall")
     return x, y

@@ -10,6 +10,7 @@ import numpy as np
 
 from grpo_core._arrays import Array, as_data, namespace, number, whole_number
 from grpo_core._moments import as_rewards
+from grpo_core.messages import InputError
 
 
 def td_errors(rewards: Array, values: Array, *, gamma: float = 1.0) -> Array:
@@ -39,7 +40,12 @@ def n_step_advantages(rewards: Array, values: Array, *, t: int = 0, gamma: float
     """
     errors = td_errors(rewards, values, gamma=gamma)
     if whole_number(t, "t", low=0) >= errors.shape[0]:
-        raise ValueError(f"t must be between 0 and {errors.shape[0] - 1} for {errors.shape[0]} tokens, got {t!r}")
+        raise InputError(
+            "t must be between 0 and {last} for {tokens} tokens, got {t!r}",
+            last=errors.shape[0] - 1,
+            tokens=errors.shape[0],
+            t=t,
+        )
     xp = namespace(errors)
     rest = errors[t:]
     return xp.cumulative_sum(rest * _powers(rest, float(gamma)))
@@ -68,7 +74,7 @@ def returns_to_go(rewards: Array, *, gamma: float = 1.0) -> Array:
     gamma = number(gamma, "gamma", low=0.0, high=1.0)
     rewards = as_data(rewards, "rewards")
     if rewards.ndim < 1:
-        raise ValueError("rewards must have shape (..., T), got a single number")
+        raise InputError("rewards must have shape (..., T), got a single number")
     if rewards.shape[-1] == 0:
         return rewards
     xp = namespace(rewards)
@@ -83,9 +89,10 @@ def returns_to_go(rewards: Array, *, gamma: float = 1.0) -> Array:
 def _trajectory(rewards: Array, values: Array) -> tuple[Array, Array]:
     rewards, values = as_data(rewards, "rewards"), as_data(values, "values")
     if rewards.ndim != 1 or values.ndim != 1 or values.shape[0] != rewards.shape[0] + 1:
-        raise ValueError(
-            "values must have one entry more than rewards, both one-dimensional; got shapes "
-            f"{tuple(rewards.shape)} and {tuple(values.shape)}"
+        raise InputError(
+            "values must have one entry more than rewards, both one-dimensional; got shapes {shape} and {other}",
+            shape=tuple(rewards.shape),
+            other=tuple(values.shape),
         )
     return rewards, values
 
@@ -109,12 +116,14 @@ def continuation_values(continuation_rewards: Sequence[Any]) -> np.ndarray:
     [0.5, 1.0]
     """
     if isinstance(continuation_rewards, str) or len(continuation_rewards) == 0:
-        raise ValueError("continuation_rewards must hold a list of rewards for each prefix, got none")
+        raise InputError("continuation_rewards must hold a list of rewards for each prefix, got none")
     means = []
     for i, row in enumerate(continuation_rewards):
         scores = as_rewards(row)
         if scores.ndim != 1 or np.all(np.isnan(scores)):
-            raise ValueError(f"continuation_rewards[{i}] must hold at least one scored reward, got {row!r:.80}")
+            raise InputError(
+                "continuation_rewards[{i}] must hold at least one scored reward, got {row!r:.80}", i=i, row=row
+            )
         means.append(float(np.nanmean(scores)))
     return np.asarray(means)
 
@@ -170,9 +179,11 @@ def continuation_bill(
     each = whole_number(continuations, "continuations", low=1)
     rows: Sequence[Sequence[int]] = [range(size) for size in sizes] if starts is None else starts
     if len(rows) != len(sizes):
-        raise ValueError(f"starts must have one list for each of the {len(sizes)} completions, got {len(rows)}")
+        raise InputError(
+            "starts must have one list for each of the {count} completions, got {got}", count=len(sizes), got=len(rows)
+        )
     for i, (row, size) in enumerate(zip(rows, sizes, strict=True)):
         if any(not 0 <= start < size for start in row):
-            raise ValueError(f"starts[{i}] must lie in 0..{size - 1}, got {list(row)!r:.80}")
+            raise InputError("starts[{i}] must lie in 0..{last}, got {row!r:.80}", i=i, last=size - 1, row=list(row))
     remaining = sum(size - start for row, size in zip(rows, sizes, strict=True) for start in row)
     return RolloutBill(each * sum(len(row) for row in rows), each * remaining, sum(sizes))

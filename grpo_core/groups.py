@@ -21,6 +21,7 @@ from grpo_core.advantages import (
     group_kind,
     multi_reward_advantages,
 )
+from grpo_core.messages import InputError
 
 FINISHES = ("eos", "length", "unknown")
 MAX_COMPLETIONS = 4096
@@ -54,8 +55,17 @@ class Group:
 
     def __post_init__(self) -> None:
         for name in ("prompt", "source"):
-            _require(isinstance(getattr(self, name), str), f"{name} must be text, got {getattr(self, name)!r:.80}")
-        _require(self.answer is None or isinstance(self.answer, str), f"answer must be text, got {self.answer!r:.80}")
+            _require(
+                isinstance(getattr(self, name), str),
+                "{name} must be text, got {value!r:.80}",
+                name=name,
+                value=getattr(self, name),
+            )
+        _require(
+            self.answer is None or isinstance(self.answer, str),
+            "answer must be text, got {answer!r:.80}",
+            answer=self.answer,
+        )
         tokens = _text_rows(self.tokens)
         object.__setattr__(self, "tokens", tokens)
         lengths = [len(row) for row in tokens]
@@ -144,20 +154,20 @@ class Group:
             try:
                 data = json.loads(data)
             except (ValueError, RecursionError) as error:
-                raise ValueError(f"the group is not valid JSON: {error}") from error
+                raise InputError("the group is not valid JSON: {error}", error=error) from error
         if not isinstance(data, Mapping):
-            raise ValueError(f"a group must be a JSON object, got {type(data).__name__}")
+            raise InputError("a group must be a JSON object, got {kind}", kind=type(data).__name__)
         missing = sorted({"prompt", "tokens", "rewards", "logp"} - set(data))
-        _require(not missing, f"the group lacks {', '.join(missing)}")
+        _require(not missing, "the group lacks {names}", names=", ".join(missing))
         unknown = sorted(set(data) - set(cls.__dataclass_fields__))
-        _require(not unknown, f"the group has unknown fields: {', '.join(map(str, unknown))[:200]}")
+        _require(not unknown, "the group has unknown fields: {names}", names=", ".join(map(str, unknown))[:200])
         _require(isinstance(data.get("reward_parts", {}), Mapping), "reward_parts must be an object of lists")
         return cls(**data)
 
 
-def _require(condition: bool, message: str) -> None:
+def _require(condition: bool, template: str, /, **values: Any) -> None:
     if not condition:
-        raise ValueError(message)
+        raise InputError(template, **values)
 
 
 def _is_list(value: Any) -> bool:
@@ -166,31 +176,48 @@ def _is_list(value: Any) -> bool:
 
 def _text_rows(rows: Any) -> tuple[tuple[str, ...], ...]:
     _require(_is_list(rows) and len(rows) > 0, "tokens must list at least one completion")
-    _require(len(rows) <= MAX_COMPLETIONS, f"tokens must hold at most {MAX_COMPLETIONS} completions, got {len(rows)}")
+    _require(
+        len(rows) <= MAX_COMPLETIONS,
+        "tokens must hold at most {max_completions} completions, got {got}",
+        max_completions=MAX_COMPLETIONS,
+        got=len(rows),
+    )
     for i, row in enumerate(rows):
         good = _is_list(row) and all(isinstance(token, str) for token in row)
-        _require(good, f"tokens[{i}] must be a list of strings, got {row!r:.80}")
+        _require(good, "tokens[{i}] must be a list of strings, got {row!r:.80}", i=i, row=row)
     total = sum(len(row) for row in rows)
-    _require(total <= MAX_TOKENS, f"tokens must hold at most {MAX_TOKENS} tokens in all, got {total}")
+    _require(
+        total <= MAX_TOKENS,
+        "tokens must hold at most {max_tokens} tokens in all, got {total}",
+        max_tokens=MAX_TOKENS,
+        total=total,
+    )
     return tuple(tuple(row) for row in rows)
 
 
 def _number_rows(rows: Any, name: str, lengths: list[int]) -> tuple[tuple[float, ...], ...]:
-    _require(_is_list(rows) and len(rows) == len(lengths), f"{name} must have one list for each completion")
+    _require(_is_list(rows) and len(rows) == len(lengths), "{name} must have one list for each completion", name=name)
     return tuple(
         _number_row(row, f"{name}[{i}]", length) for i, (row, length) in enumerate(zip(rows, lengths, strict=True))
     )
 
 
 def _number_row(row: Any, name: str, length: int) -> tuple[float, ...]:
-    _require(_is_list(row) and len(row) == length, f"{name} must have one number for each of the {length} tokens")
+    _require(
+        _is_list(row) and len(row) == length,
+        "{name} must have one number for each of the {length} tokens",
+        name=name,
+        length=length,
+    )
     try:
         values = tuple(float(value) for value in row if isinstance(value, Real))
     except OverflowError:  # an int beyond a float's range
         values = ()
-    _require(len(values) == length, f"{name} must hold numbers, got {row!r:.80}")
+    _require(len(values) == length, "{name} must hold numbers, got {row!r:.80}", name=name, row=row)
     bad = [value for value in values if not -math.inf < value <= 1e-6]
-    _require(not bad, f"{name} must hold finite log-probabilities (at most 0, in nats), got {bad[:1]}")
+    _require(
+        not bad, "{name} must hold finite log-probabilities (at most 0, in nats), got {value}", name=name, value=bad[:1]
+    )
     return values
 
 
@@ -200,7 +227,13 @@ def _mask_rows(mask: Any, lengths: list[int]) -> tuple[tuple[bool, ...], ...]:
     _require(_is_list(mask) and len(mask) == len(lengths), "mask must have one list for each completion")
     for i, (row, length) in enumerate(zip(mask, lengths, strict=True)):
         good = _is_list(row) and len(row) == length and all(isinstance(x, bool | np.bool_) for x in row)
-        _require(good, f"mask[{i}] must hold true or false for each of the {length} tokens, got {row!r:.80}")
+        _require(
+            good,
+            "mask[{i}] must hold true or false for each of the {length} tokens, got {row!r:.80}",
+            i=i,
+            length=length,
+            row=row,
+        )
     return tuple(tuple(bool(x) for x in row) for row in mask)
 
 
@@ -208,17 +241,28 @@ def _finishes(finish: Any, size: int) -> tuple[str, ...]:
     if finish is None:
         return ("unknown",) * size
     good = _is_list(finish) and len(finish) == size and all(reason in FINISHES for reason in finish)
-    _require(good, f"finish must hold one of {', '.join(FINISHES)} for each completion, got {finish!r:.80}")
+    _require(
+        good,
+        "finish must hold one of {accepted} for each completion, got {finish!r:.80}",
+        accepted=", ".join(FINISHES),
+        finish=finish,
+    )
     return tuple(finish)
 
 
 def _scores(values: Any, name: str, size: int) -> tuple[float | None, ...]:
-    _require(_is_list(values) and len(values) == size, f"{name} must have one entry for each of the {size} completions")
-    _require(not any(map(_is_list, values)), f"{name} must hold one number, or None, for each completion, not lists")
-    try:
-        checked = as_rewards(list(values))
-    except ValueError as error:
-        raise ValueError(str(error).replace("rewards", name, 1)) from error
+    _require(
+        _is_list(values) and len(values) == size,
+        "{name} must have one entry for each of the {size} completions",
+        name=name,
+        size=size,
+    )
+    _require(
+        not any(map(_is_list, values)),
+        "{name} must hold one number, or None, for each completion, not lists",
+        name=name,
+    )
+    checked = as_rewards(list(values), name)
     return tuple(None if math.isnan(value) else float(value) for value in checked)
 
 
@@ -242,11 +286,14 @@ class Accounting:
         for name in ("micro_batches", "generation_steps", "processes"):
             value = getattr(self, name)
             _require(
-                isinstance(value, int) and value >= 1, f"{name} must be a whole number of at least 1, got {value!r}"
+                isinstance(value, int) and value >= 1,
+                "{name} must be a whole number of at least 1, got {value!r}",
+                name=name,
+                value=value,
             )
         for name in ("tokens", "sequences"):
             count = getattr(self, name)
-            _require(count is None or count >= 0, f"{name} must not be negative, got {count!r}")
+            _require(count is None or count >= 0, "{name} must not be negative, got {count!r}", name=name, count=count)
 
 
 @dataclass(frozen=True)
@@ -276,7 +323,11 @@ class GroupBatch:
             if getattr(self, name) is not None:
                 check_same_shape(self.mask, getattr(self, name), "mask", name)
         shape, rows = tuple(self.advantages.shape), tuple(self.mask.shape)[:1]
-        _require(shape in (rows, (*rows, 1), tuple(self.mask.shape)), f"advantages must be (B,) or (B, T), got {shape}")
+        _require(
+            shape in (rows, (*rows, 1), tuple(self.mask.shape)),
+            "advantages must be (B,) or (B, T), got {shape}",
+            shape=shape,
+        )
         _require(
             self.truncated is None or tuple(self.truncated.shape) == rows,
             "truncated must have one entry for each completion",

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from grpo_core.messages import InputError
 from grpo_core.policies import Outcomes, expected_reward
 from grpo_core.ratios import LEVELS, importance_ratio
 
@@ -25,9 +26,9 @@ def reweighted_rewards(old: Outcomes, new: Outcomes, rewards: Any) -> dict[str, 
     {'old': 0.5, 'new': 0.8, 'token': 0.8, 'sequence': 0.8, 'trajectory': 0.8}
     """
     if old.tokens != new.tokens:
-        raise ValueError("old and new must list the same outcomes; build both with the same tokens and max_length")
+        raise InputError("old and new must list the same outcomes; build both with the same tokens and max_length")
     if not np.isfinite(old.logp).all():
-        raise ValueError("old must give every outcome a positive probability; what it never draws cannot be reweighted")
+        raise InputError("old must give every outcome a positive probability; what it never draws cannot be reweighted")
     paid = np.asarray(rewards, dtype=float)
     found = {"old": expected_reward(old, paid), "new": expected_reward(new, paid)}
     for level in LEVELS:

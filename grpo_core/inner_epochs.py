@@ -9,6 +9,7 @@ import numpy as np
 
 from grpo_core._arrays import number, whole_number
 from grpo_core.kl import categorical_kl
+from grpo_core.messages import InputError
 from grpo_core.objective import Objective
 from grpo_core.policies import log_softmax
 from grpo_core.surrogate_curves import one_token_gradient, one_token_inputs
@@ -78,9 +79,13 @@ def inner_epochs(
 def _batch(logits: object, actions: object, advantages: object) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     start, chosen, own = np.asarray(logits, dtype=float), np.asarray(actions), np.asarray(advantages, dtype=float)
     if start.ndim != 1 or start.size < 2 or not np.isfinite(start).all():
-        raise ValueError(f"logits must be at least two finite numbers, got shape {start.shape}")
+        raise InputError("logits must be at least two finite numbers, got shape {shape}", shape=start.shape)
     if chosen.ndim != 1 or chosen.size < 1 or own.shape != chosen.shape or not np.isfinite(own).all():
-        raise ValueError(f"actions and advantages must be (N,) and finite, got {chosen.shape} and {own.shape}")
+        raise InputError(
+            "actions and advantages must be (N,) and finite, got {shape} and {other}",
+            shape=chosen.shape,
+            other=own.shape,
+        )
     if chosen.dtype.kind not in "iu" or chosen.min() < 0 or chosen.max() >= start.size:
-        raise ValueError(f"actions must be whole numbers from 0 to {start.size - 1}")
+        raise InputError("actions must be whole numbers from 0 to {last}", last=start.size - 1)
     return start, chosen, own

@@ -7,6 +7,7 @@ from statistics import NormalDist
 import numpy as np
 
 from grpo_core._arrays import Array, as_data, namespace, number, whole_number
+from grpo_core.messages import InputError
 
 
 def wilson_interval(successes: Array, trials: Array, *, confidence: float = 0.95) -> tuple[Array, Array]:
@@ -25,7 +26,11 @@ def wilson_interval(successes: Array, trials: Array, *, confidence: float = 0.95
     c, n = as_data(successes, "successes"), as_data(trials, "trials")
     xp = namespace(c, n)
     if not bool(xp.all((c >= 0) & (c <= n))):
-        raise ValueError(f"successes must lie between 0 and trials, got {successes!r:.60} of {trials!r:.60}")
+        raise InputError(
+            "successes must lie between 0 and trials, got {successes!r:.60} of {trials!r:.60}",
+            successes=successes,
+            trials=trials,
+        )
     z = _quantile(confidence)
     centre = (c + z * z / 2.0) / (n + z * z)
     spread = c * (n - c) / xp.where(n > 0, n, xp.ones_like(n))
@@ -51,7 +56,11 @@ def clustered_interval(correct: Array, *, samples: int, confidence: float = 0.95
     m = whole_number(samples, "samples", low=1)
     c = np.asarray(as_data(correct, "correct"), dtype=float)
     if c.ndim != 1 or not c.size or not bool(np.all((c >= 0) & (c <= m) & (c == np.floor(c)))):
-        raise ValueError(f"correct must be whole numbers between 0 and {m}, one for each prompt; got {correct!r:.80}")
+        raise InputError(
+            "correct must be whole numbers between 0 and {m}, one for each prompt; got {correct!r:.80}",
+            m=m,
+            correct=correct,
+        )
     p, count = float(c.mean()) / m, len(c)
     between = float(np.var(c / m, ddof=1)) / count if count > 1 else 0.0
     within = p * (1.0 - p) / (count * m)
@@ -64,5 +73,5 @@ def clustered_interval(correct: Array, *, samples: int, confidence: float = 0.95
 def _quantile(confidence: float) -> float:
     level = number(confidence, "confidence", low=0.0, high=1.0, open_low=True)
     if level == 1.0:
-        raise ValueError("confidence must be below 1: only (0, 1) is certain")
+        raise InputError("confidence must be below 1: only (0, 1) is certain")
     return NormalDist().inv_cdf(0.5 + level / 2.0)

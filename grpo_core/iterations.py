@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpo_core._arrays import number, whole_number
+from grpo_core.messages import InputError
 
 MAX_MOMENTS = 5000
 
@@ -53,7 +54,11 @@ def iterative_schedule(*, iterations: int, steps: int, epochs: int, retrain: boo
     rounds, batches = whole_number(iterations, "iterations", low=1), whole_number(steps, "steps", low=1)
     passes = whole_number(epochs, "epochs", low=1)
     if (total := rounds * (1 + batches * (1 + passes) + bool(retrain))) > MAX_MOMENTS:
-        raise ValueError(f"iterations, steps and epochs give {total} moments; at most {MAX_MOMENTS} are listed")
+        raise InputError(
+            "iterations, steps and epochs give {total} moments; at most {max_moments} are listed",
+            total=total,
+            max_moments=MAX_MOMENTS,
+        )
     moments: list[Moment] = []
     current = old = reference = reward = 0
     for i in range(1, rounds + 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from grpo_core._arrays import Array, as_data, check_same_shape, namespace, number, one_of, stop_gradient
+from grpo_core.messages import InputError
 
 ESTIMATORS = ("k1", "k2", "k3", "abs", "k1+", "k2+", "k3+", "abs+")
 
@@ -130,10 +131,14 @@ def check_distribution(p: Array, name: str) -> Array:
     """Return `p` as floats if every row (last axis) is non-negative and sums to 1; ValueError otherwise."""
     p = as_data(p, name)
     if p.ndim < 1 or p.shape[-1] < 1:
-        raise ValueError(f"{name} must hold at least one probability, got shape {tuple(p.shape)}")
+        raise InputError(
+            "{name} must hold at least one probability, got shape {shape}", name=name, shape=tuple(p.shape)
+        )
     xp = namespace(p)
     total = xp.sum(stop_gradient(p), axis=-1)
     tolerance = 1e-4 if p.dtype == xp.float32 else 1e-6
     if not bool(xp.all(stop_gradient(p) >= 0)) or not bool(xp.all(xp.abs(total - 1.0) <= tolerance)):
-        raise ValueError(f"{name} must be non-negative probabilities that sum to 1, got sums {total}")
+        raise InputError(
+            "{name} must be non-negative probabilities that sum to 1, got sums {total}", name=name, total=total
+        )
     return p

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from grpo_core._arrays import Array, check_same_shape, namespace, number, one_of, whole_number
 from grpo_core.kl import check_distribution, kl_from_log_ratio, kl_slope
+from grpo_core.messages import InputError
 
 WEIGHTINGS = ("none", "full", "detached", "clipped")
 
@@ -199,7 +200,8 @@ def _weight(ratio: Array, weighting: str, cap: float) -> tuple[Array, Array]:
 def _positive(p: Array, name: str) -> Array:
     p = check_distribution(p, name)
     if not bool(namespace(p).all(p > 0)):
-        raise ValueError(
-            f"{name} must give every token a positive probability: the log-ratio of an impossible one is not a number"
+        raise InputError(
+            "{name} must give every token a positive probability: the log-ratio of an impossible one is not a number",
+            name=name,
         )
     return p

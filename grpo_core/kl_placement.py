@@ -8,6 +8,7 @@ import numpy as np
 
 from grpo_core._arrays import Array, as_data, check_same_shape, namespace, number, stop_gradient
 from grpo_core.kl import categorical_kl
+from grpo_core.messages import InputError
 from grpo_core.policies import Outcomes
 
 
@@ -25,7 +26,9 @@ def shaped_rewards(reward: float, logp: Array, ref_logp: Array, *, beta: float) 
     logp, ref_logp = stop_gradient(as_data(logp, "logp")), stop_gradient(as_data(ref_logp, "ref_logp"))
     check_same_shape(logp, ref_logp, "logp", "ref_logp")
     if logp.ndim != 1 or logp.shape[0] == 0:
-        raise ValueError(f"logp must hold one completion of at least one token, got shape {tuple(logp.shape)}")
+        raise InputError(
+            "logp must hold one completion of at least one token, got shape {shape}", shape=tuple(logp.shape)
+        )
     xp = namespace(logp, ref_logp)
     penalty = -number(beta, "beta", low=0.0) * (logp - ref_logp)
     return xp.concat([penalty[:-1], penalty[-1:] + number(reward, "reward")])
@@ -58,7 +61,7 @@ def sequence_kl(current: Outcomes, reference: Outcomes) -> SequenceKL:
     Raises ValueError when the two policies list different outcomes.
     """
     if current.tokens != reference.tokens:
-        raise ValueError(
+        raise InputError(
             "reference must list the same outcomes as current: build both from the same tokens and max_length"
         )
     reach = np.zeros(len(current.choices))

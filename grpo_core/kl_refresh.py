@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from grpo_core._arrays import Array, as_data, check_same_shape, namespace, number, whole_number
 from grpo_core.kl import categorical_kl, check_distribution
 from grpo_core.kl_gradients import centred
+from grpo_core.messages import InputError
 
 MAX_STEPS = 10_000
 
@@ -61,11 +62,11 @@ def penalised_paths(
     check_same_shape(policy, rewards, "start", "rewards")
     xp = namespace(policy, rewards)
     if policy.ndim != 1 or not bool(xp.all(policy > 0)):
-        raise ValueError("start must be one distribution (K,) that gives every action a positive probability")
+        raise InputError("start must be one distribution (K,) that gives every action a positive probability")
     rate = number(learning_rate, "learning_rate", low=0.0, open_low=True)
     count = whole_number(steps, "steps", low=0)
     if count > MAX_STEPS:
-        raise ValueError(f"steps must be at most {MAX_STEPS}, got {steps!r}")
+        raise InputError("steps must be at most {max_steps}, got {steps!r}", max_steps=MAX_STEPS, steps=steps)
     betas = [number(beta, "beta", low=0.0) for beta, _ in runs]
     every = [count + 1 if n is None else whole_number(n, "refresh_every", low=1) for _, n in runs]
     return _climb(policy, rewards, xp.stack([xp.full_like(policy, beta) for beta in betas]), every, rate, count)

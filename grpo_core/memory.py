@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from grpo_core._arrays import number, one_of
+from grpo_core.messages import InputError
 
 TRAINED = ("policy", "value")
 """The roles that are trained; the others are only asked."""
@@ -86,7 +87,7 @@ def training_memory(method: str, parameters: Mapping[str, float], *, precision: 
     """
     one_of(method, "method", tuple(METHODS))
     if "policy" not in parameters:
-        raise ValueError(f"parameters must name at least 'policy', got {sorted(parameters)}")
+        raise InputError("parameters must name at least 'policy', got {names}", names=sorted(parameters))
     return [
         model_memory(role, parameters.get(role, parameters["policy"]), precision=precision) for role in METHODS[method]
     ]

@@ -12,6 +12,7 @@ from grpo_core._arrays import Array, namespace, number, one_of, stop_gradient
 from grpo_core.aggregation import MODES, token_weights, weighted_sum, weighted_terms
 from grpo_core.groups import Accounting, GroupBatch
 from grpo_core.kl import ESTIMATORS, kl_from_log_ratio
+from grpo_core.messages import InputError
 from grpo_core.surrogates import SURROGATES, SurrogateInputs
 
 SCOPES = ("batch", "global")
@@ -71,7 +72,12 @@ class Objective:
         known = set(SURROGATES[self.surrogate].parameters) - set(self.__dataclass_fields__)
         unknown = sorted(set(self.options) - known)
         if unknown:
-            raise ValueError(f"options of {self.surrogate!r} are {sorted(known) or 'none'}, got {unknown}")
+            raise InputError(
+                "options of {surrogate!r} are {known}, got {unknown}",
+                surrogate=self.surrogate,
+                known=sorted(known) or "none",
+                unknown=unknown,
+            )
 
     def surrogate_parameters(self) -> dict[str, Any]:
         """Return the surrogate's hyperparameters: the objective's own fields, then `options`, then defaults."""
@@ -174,7 +180,9 @@ def loss_terms(batch: GroupBatch, objective: Objective) -> LossTerms:
     Source: GRPO arXiv:2402.03300 eq. 3; each recipe's own source says which choices are its.
     """
     if objective.beta > 0 and batch.ref_logp is None:
-        raise ValueError(f"beta is {objective.beta}, so ref_logp must be given; without a reference set beta to 0")
+        raise InputError(
+            "beta is {beta}, so ref_logp must be given; without a reference set beta to 0", beta=objective.beta
+        )
     inputs = _surrogate_inputs(batch, objective)
     surrogate = SURROGATES[objective.surrogate]
     value = surrogate.objective(inputs, **objective.surrogate_parameters())
@@ -198,7 +206,7 @@ def _surrogate_inputs(batch: GroupBatch, objective: Objective) -> SurrogateInput
     mask = batch.mask
     if objective.mask_truncated:
         if batch.truncated is None:
-            raise ValueError("mask_truncated needs batch.truncated: one boolean for each completion")
+            raise InputError("mask_truncated needs batch.truncated: one boolean for each completion")
         mask = mask & ~batch.truncated[:, None]
     advantages = stop_gradient(batch.advantages)
     if advantages.ndim == 1:
@@ -229,7 +237,7 @@ def restricted(value: Array, batch: GroupBatch, inputs: SurrogateInputs, objecti
 
 def _required_entropy(batch: GroupBatch, name: str) -> Array:
     if batch.entropy is None:
-        raise ValueError(f"{name} needs batch.entropy: each token's entropy in nats, (B, T)")
+        raise InputError("{name} needs batch.entropy: each token's entropy in nats, (B, T)", name=name)
     return batch.entropy
 
 

@@ -18,6 +18,7 @@ from grpo_core._arrays import Array, as_data, namespace, number, one_of, stop_gr
 from grpo_core.advantages import AdvantageSpec, compute_advantages
 from grpo_core.aggregation import token_weights
 from grpo_core.credit import returns_to_go
+from grpo_core.messages import InputError
 
 SHARING = ("prefix", "position", "everywhere")
 MAX_OUTCOMES = 4096
@@ -28,11 +29,11 @@ def log_softmax(logits: Array) -> Array:
     """Return the log-probabilities of `logits` over the last axis, in nats; -inf logits stay -inf."""
     logits = as_data(logits, "logits")
     if logits.ndim < 1 or logits.shape[-1] < 1:
-        raise ValueError(f"logits must have shape (..., K) with K at least 1, got {tuple(logits.shape)}")
+        raise InputError("logits must have shape (..., K) with K at least 1, got {shape}", shape=tuple(logits.shape))
     xp = namespace(logits)
     largest = xp.max(stop_gradient(logits), axis=-1, keepdims=True)
     if not bool(xp.all(xp.isfinite(largest))):
-        raise ValueError("logits must hold at least one finite value in every row, and no nan or +inf")
+        raise InputError("logits must hold at least one finite value in every row, and no nan or +inf")
     shifted = logits - largest
     return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
 
@@ -87,7 +88,7 @@ def softmax_outcomes(logits: Any, *, names: Sequence[str] | None = None) -> Outc
     """
     table = _finite(logits, "logits")
     if table.ndim != 1:
-        raise ValueError(f"logits must have shape (actions,), got {table.shape}")
+        raise InputError("logits must have shape (actions,), got {shape}", shape=table.shape)
     labels = [str(i) for i in range(table.size)] if names is None else list(names)
     paths: list[_Path] = [(((0, action),), False) for action in range(table.size)]
     return _outcomes(paths, table[None, :], np.zeros(1, dtype=int), labels)
@@ -112,8 +113,11 @@ def sequence_outcomes(
     rows = {"prefix": np.arange(len(known)), "position": depth, "everywhere": np.zeros_like(depth)}[sharing]
     table = np.atleast_2d(_finite(logits, "logits"))
     if table.shape != (rows[-1] + 1, len(tokens)):
-        raise ValueError(
-            f"logits must have shape {(int(rows[-1]) + 1, len(tokens))} for sharing {sharing!r}, got {table.shape}"
+        raise InputError(
+            "logits must have shape {wanted} for sharing {sharing!r}, got {shape}",
+            wanted=(int(rows[-1]) + 1, len(tokens)),
+            sharing=sharing,
+            shape=table.shape,
         )
     return _outcomes(list(_paths(known, tokens, eos, max_length)), table, rows, list(tokens))
 
@@ -122,9 +126,17 @@ def prefixes(tokens: Sequence[str], *, max_length: int, eos: str = "EOS") -> lis
     """Return every prefix in which a token is chosen, the empty one first, by length and in the vocabulary's order."""
     whole_number(max_length, "max_length", low=1)
     if len(set(tokens)) != len(tokens) or len(tokens) < 2 or eos not in tokens:
-        raise ValueError(f"tokens must be at least two different ones with eos {eos!r} among them, got {list(tokens)}")
+        raise InputError(
+            "tokens must be at least two different ones with eos {eos!r} among them, got {tokens}",
+            eos=eos,
+            tokens=list(tokens),
+        )
     if (len(tokens) - 1) ** max_length > MAX_OUTCOMES:
-        raise ValueError(f"max_length {max_length} gives more than {MAX_OUTCOMES} outcomes; use fewer tokens or steps")
+        raise InputError(
+            "max_length {max_length} gives more than {max_outcomes} outcomes; use fewer tokens or steps",
+            max_length=max_length,
+            max_outcomes=MAX_OUTCOMES,
+        )
     result: list[tuple[str, ...]] = [()]
     layer: list[tuple[str, ...]] = [()]
     for _ in range(max_length - 1):
@@ -149,7 +161,11 @@ def _paths(known: list[tuple[str, ...]], tokens: Sequence[str], eos: str, max_le
 def _outcomes(paths: Sequence[_Path], table: np.ndarray, rows: np.ndarray, tokens: list[str]) -> Outcomes:
     """Return the outcomes of `paths` when prefix s draws its token from the logits `table[rows[s]]`."""
     if len(tokens) != table.shape[1]:
-        raise ValueError(f"names must have one entry for each of the {table.shape[1]} actions, got {len(tokens)}")
+        raise InputError(
+            "names must have one entry for each of the {actions} actions, got {got}",
+            actions=table.shape[1],
+            got=len(tokens),
+        )
     width = max(len(path) for path, _ in paths)
     states, chosen = np.full((len(paths), width), -1), np.zeros((len(paths), width), dtype=int)
     for i, (path, _) in enumerate(paths):
@@ -178,14 +194,18 @@ def _finite(values: Any, name: str) -> np.ndarray:
     data = stop_gradient(as_data(values, name))
     result = np.asarray(getattr(data, "cpu", lambda: data)(), dtype=np.float64)
     if result.size == 0 or not np.all(np.isfinite(result)):
-        raise ValueError(f"{name} must be finite numbers, at least one; got {values!r:.80}")
+        raise InputError("{name} must be finite numbers, at least one; got {values!r:.80}", name=name, values=values)
     return result
 
 
 def _rewards(rewards: Any, outcomes: Outcomes) -> np.ndarray:
     result = _finite(rewards, "rewards")
     if result.shape != (outcomes.size,):
-        raise ValueError(f"rewards must have one number for each of the {outcomes.size} outcomes, got {result.shape}")
+        raise InputError(
+            "rewards must have one number for each of the {size} outcomes, got {shape}",
+            size=outcomes.size,
+            shape=result.shape,
+        )
     return result
 
 
@@ -261,7 +281,7 @@ def optimal_baseline(
     weighted = _weighted_scores(outcomes, aggregation=aggregation, constant=constant, sequences=1, tokens=None)
     size = outcomes.probs * (weighted**2).sum(axis=1)
     if size.sum() == 0:
-        raise ValueError("logits leave one outcome only: every score is zero, and no baseline is better than another")
+        raise InputError("logits leave one outcome only: every score is zero, and no baseline is better than another")
     return float(size @ _rewards(rewards, outcomes) / size.sum())
 
 
@@ -466,7 +486,9 @@ def token_report(outcomes: Outcomes, coefficients: Any, true: Any) -> GradientRe
     """
     coefficients = _finite(coefficients, "coefficients")
     if coefficients.shape != outcomes.mask.shape:
-        raise ValueError(f"coefficients must have shape {outcomes.mask.shape}, got {coefficients.shape}")
+        raise InputError(
+            "coefficients must have shape {wanted}, got {shape}", wanted=outcomes.mask.shape, shape=coefficients.shape
+        )
     coefficients = np.where(outcomes.mask, coefficients, 0.0)
     estimates = np.einsum("kt,ktd->kd", coefficients, outcomes.scores)
     return _report(_finite(true, "true"), estimates, outcomes.probs, np.any(coefficients != 0, axis=1))
@@ -493,13 +515,17 @@ def return_reports(outcomes: Outcomes, step_rewards: Any, *, gamma: float = 1.0)
 def _step_rewards(step_rewards: Any, outcomes: Outcomes) -> np.ndarray:
     paid = _finite(step_rewards, "step_rewards")
     if paid.shape != outcomes.mask.shape:
-        raise ValueError(f"step_rewards must have shape {outcomes.mask.shape}, got {paid.shape}")
+        raise InputError(
+            "step_rewards must have shape {wanted}, got {shape}", wanted=outcomes.mask.shape, shape=paid.shape
+        )
     paid = np.where(outcomes.mask, paid, 0.0)
     seen: dict[tuple[str, ...], float] = {}
     for tokens, row in zip(outcomes.tokens, paid, strict=True):
         for t in range(len(tokens)):
             if seen.setdefault(tokens[: t + 1], row[t]) != row[t]:
-                raise ValueError(f"step_rewards must not depend on later tokens, but differ after {tokens[: t + 1]}")
+                raise InputError(
+                    "step_rewards must not depend on later tokens, but differ after {tokens}", tokens=tokens[: t + 1]
+                )
     return paid
 
 
@@ -515,9 +541,13 @@ def enumerate_groups(probs: Any, *, group_size: int, ordered: bool = False) -> t
     probs, size = _finite(probs, "probs"), whole_number(group_size, "group_size", low=1)
     count = probs.size**size if ordered else math.comb(probs.size + size - 1, size)
     if count > MAX_GROUPS:
-        raise ValueError(
-            f"group_size {size} with {probs.size} outcomes gives {count} groups, more than {MAX_GROUPS};"
-            " use a smaller group or fewer outcomes"
+        raise InputError(
+            "group_size {size} with {outcomes} outcomes gives {count} groups, more than "
+            "{max_groups}; use a smaller group or fewer outcomes",
+            size=size,
+            outcomes=probs.size,
+            count=count,
+            max_groups=MAX_GROUPS,
         )
     if ordered:
         groups = np.indices((probs.size,) * size).reshape(size, -1).T

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grpo_core._arrays import Array, as_data, check_same_shape, namespace, number, stop_gradient
 from grpo_core.kl import categorical_kl, check_distribution
+from grpo_core.messages import InputError
 
 
 def log_sigmoid(x: Array) -> Array:
@@ -45,7 +46,7 @@ def label_loss(scores: Array, labels: Array) -> Array:
     check_same_shape(scores, labels, "scores", "labels")
     xp = namespace(scores, labels)
     if not bool(xp.all((labels >= 0.0) & (labels <= 1.0))):
-        raise ValueError("labels must lie in [0, 1]: 1 for a right completion, 0 for a wrong one")
+        raise InputError("labels must lie in [0, 1]: 1 for a right completion, 0 for a wrong one")
     return -(labels * log_sigmoid(scores) + (1.0 - labels) * log_sigmoid(-scores))
 
 
@@ -135,7 +136,7 @@ def _tilted(reference: Array, rewards: Array, beta: float) -> tuple[Array, Array
     check_same_shape(reference, rewards, "reference", "rewards")
     xp = namespace(reference, rewards)
     if not bool(xp.all(xp.isfinite(rewards))):
-        raise ValueError("rewards must be finite")
+        raise InputError("rewards must be finite")
     possible = reference > 0
     lowest = xp.full_like(rewards, -float("inf"))
     # The best possible reward goes first: divided by a small beta, the others would drown log(reference).

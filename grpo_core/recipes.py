@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from grpo_core.advantages import AdvantageSpec, Whitening
+from grpo_core.messages import InputError, Message
 from grpo_core.objective import Objective
 
 
@@ -547,5 +548,6 @@ def get_recipe(name: str) -> Recipe:
     if name in RECIPES:
         return RECIPES[name]
     near = difflib.get_close_matches(str(name).lower(), RECIPES, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}?" if near else f"known recipes: {', '.join(RECIPES)}"
-    raise ValueError(f"there is no recipe {name!r}; {hint}")
+    known = Message("known recipes: {names}", names=", ".join(RECIPES))
+    hint = Message("did you mean {name!r}?", name=near[0]) if near else known
+    raise InputError("there is no recipe {name!r}; {hint}", name=name, hint=hint)

@@ -15,6 +15,7 @@ import numpy as np
 from grpo_core._arrays import Array, as_data, namespace, number, one_of
 from grpo_core.advantages import sum_rewards
 from grpo_core.answers import HONEST_MODES, check_text, extract_answer, same_answer
+from grpo_core.messages import InputError
 
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 SCRIPTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -142,11 +143,11 @@ def overlong_penalty(
     tokens = as_data(length, "length")
     xp = namespace(tokens)
     if not bool(xp.all(tokens >= 0)):
-        raise ValueError(f"length must be at least 0 tokens, got {length!r:.80}")
+        raise InputError("length must be at least 0 tokens, got {length!r:.80}", length=length)
     zero = xp.zeros_like(tokens)
     if slope == 0:
         if not capped:
-            raise ValueError("cache must be above 0 unless the penalty is capped: the slope would be endless")
+            raise InputError("cache must be above 0 unless the penalty is capped: the slope would be endless")
         return xp.where(tokens > limit, zero - height, zero)
     over = xp.clip(tokens - (limit - slope), 0.0, slope if capped else None)
     return zero - over / slope * height
@@ -180,7 +181,7 @@ class Verifier:
 
 def _overlong(sample: Sample, **parameters: Any) -> float:
     if sample.length is None:
-        raise ValueError("length must be given, in tokens, for the verifier 'overlong'")
+        raise InputError("length must be given, in tokens, for the verifier 'overlong'")
     return float(overlong_penalty(sample.length, **parameters))
 
 
@@ -230,7 +231,12 @@ class RewardComponent:
         known = VERIFIERS[self.verifier].parameters
         unknown = sorted(set(self.options) - set(known))
         if unknown:
-            raise ValueError(f"options of {self.verifier!r} are {sorted(known) or 'none'}, got {unknown}")
+            raise InputError(
+                "options of {verifier!r} are {known}, got {unknown}",
+                verifier=self.verifier,
+                known=sorted(known) or "none",
+                unknown=unknown,
+            )
         if not self.name:
             object.__setattr__(self, "name", self.verifier)
 
@@ -268,7 +274,7 @@ def score_completions(samples: Sequence[Sample], components: Sequence[RewardComp
     """
     names = [component.name for component in components]
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"components must be at least one, each with a name of its own, got {names}")
+        raise InputError("components must be at least one, each with a name of its own, got {names}", names=names)
     table = [[component.score(sample) for component in components] for sample in samples]
     if not table:
         return []

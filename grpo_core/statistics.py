@@ -11,6 +11,7 @@ from grpo_core._arrays import Array, namespace, number, stop_gradient
 from grpo_core.advantages import KINDS, group_advantages, group_kind
 from grpo_core.aggregation import masked_mean, sequence_mean
 from grpo_core.groups import GroupBatch
+from grpo_core.messages import InputError
 from grpo_core.objective import LossTerms, Objective
 from grpo_core.surrogates import SURROGATES
 
@@ -78,7 +79,7 @@ def between_group_share(values: Array) -> float:
     """
     values = np.asarray(stop_gradient(values), dtype=float)
     if values.ndim != 2 or not values.size:
-        raise ValueError(f"values must have shape (groups, completions), got {values.shape}")
+        raise InputError("values must have shape (groups, completions), got {shape}", shape=values.shape)
     centred = values - values.mean()
     total = float((centred**2).sum())
     between = float((centred.mean(axis=1) ** 2).sum() * values.shape[1])

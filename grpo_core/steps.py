@@ -11,6 +11,7 @@ import numpy as np
 from grpo_core._arrays import one_of
 from grpo_core._moments import as_rewards
 from grpo_core.advantages import group_advantages
+from grpo_core.messages import InputError
 
 STEP_BASELINES = ("all", "position")
 STEP_SCALES = ("group", "none")
@@ -81,13 +82,23 @@ def process_advantages(
 
 def _check_steps(step_rewards: Any, step_ends: Any, lengths: Any) -> None:
     if not len(step_rewards) == len(step_ends) == len(lengths):
-        raise ValueError(
+        raise InputError(
             "step_rewards, step_ends and lengths must have one entry for each completion, got "
-            f"{len(step_rewards)}, {len(step_ends)} and {len(lengths)}"
+            "{rewards}, {ends} and {count}",
+            rewards=len(step_rewards),
+            ends=len(step_ends),
+            count=len(lengths),
         )
     for i, (rewards, ends, length) in enumerate(zip(step_rewards, step_ends, lengths, strict=True)):
         if len(rewards) != len(ends):
-            raise ValueError(f"completion {i} has {len(rewards)} step_rewards but {len(ends)} step_ends")
+            raise InputError(
+                "completion {i} has {rewards} step_rewards but {ends} step_ends",
+                i=i,
+                rewards=len(rewards),
+                ends=len(ends),
+            )
         increasing = all(a < b for a, b in itertools.pairwise(ends))
         if not increasing or any(not 0 <= end < length for end in ends):
-            raise ValueError(f"step_ends[{i}] must increase and lie in 0..{length - 1}, got {list(ends)}")
+            raise InputError(
+                "step_ends[{i}] must increase and lie in 0..{last}, got {ends}", i=i, last=length - 1, ends=list(ends)
+            )

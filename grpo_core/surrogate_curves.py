@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_core._arrays import Array, as_data, namespace, number
+from grpo_core.messages import InputError
 from grpo_core.objective import Objective
 from grpo_core.surrogates import SURROGATES, SurrogateInputs
 from grpo_core.token_gradients import PULLBACKS
@@ -58,7 +59,7 @@ def surrogate_curve(
     )
     xp = namespace(ratio, advantages, old)
     if not bool(xp.all(ratio > 0)):
-        raise ValueError("ratio must be positive; a probability that is not 0 has no ratio of 0")
+        raise InputError("ratio must be positive; a probability that is not 0 has no ratio of 0")
     name, parameters = _branch(objective, singled_out)
     x = one_token_inputs(xp.log(ratio), advantages, old)
     value, slopes = SURROGATES[name].objective(x, **parameters), []

@@ -10,6 +10,7 @@ from typing import Any
 
 from grpo_core._arrays import Array, as_data, namespace, number, one_of, stop_gradient
 from grpo_core.aggregation import masked_mean, sequence_mean, sequence_sum
+from grpo_core.messages import InputError
 from grpo_core.ratios import LOG_RATIO_CAP
 
 
@@ -436,7 +437,7 @@ def _clip_cov(x: SurrogateInputs, **p: Any) -> Array:
 
 def _clip_cov_dropped(x: SurrogateInputs, **p: Any) -> Array:
     if x.uniform is None:
-        raise ValueError("the surrogate 'clip_cov' draws tokens at random: give the batch `uniform`, (B, T) in [0, 1)")
+        raise InputError("the surrogate 'clip_cov' draws tokens at random: give the batch `uniform`, (B, T) in [0, 1)")
     covariance = token_covariance(x.logp, x.advantages, x.mask)
     return clip_cov_dropped(covariance, x.ratio, x.advantages, x.mask, x.uniform, **p)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from grpo_core._arrays import Array, as_data, check_same_shape, namespace, number, whole_number
 from grpo_core.kl import categorical_kl, check_distribution
+from grpo_core.messages import InputError
 from grpo_core.policies import Outcomes, expected_reward, log_softmax, token_advantages
 from grpo_core.ratios import importance_ratio
 
@@ -79,7 +80,7 @@ def performance_difference(old: Outcomes, new: Outcomes, rewards: Any) -> Perfor
     Source: TRPO arXiv:1502.05477 eq. 1 to 3 (after Kakade and Langford 2002).
     """
     if old.tokens != new.tokens:
-        raise ValueError("new must list the same outcomes as old: build both with the same tokens and max_length")
+        raise InputError("new must list the same outcomes as old: build both with the same tokens and max_length")
     advantages = token_advantages(old, rewards)
     ratio = importance_ratio(new.logp, old.logp, old.mask)
     before = expected_reward(old, rewards)
@@ -105,7 +106,7 @@ def softmax_fisher(probs: Array) -> Array:
     """
     probs = check_distribution(probs, "probs")
     if probs.ndim != 1:
-        raise ValueError(f"probs must be one distribution of shape (K,), got {tuple(probs.shape)}")
+        raise InputError("probs must be one distribution of shape (K,), got {shape}", shape=tuple(probs.shape))
     xp = namespace(probs)
     rows = xp.zeros_like(probs)[:, None] + probs[None, :]
     return xp.eye(probs.shape[0], dtype=probs.dtype) * rows - probs[:, None] * probs[None, :]
@@ -138,12 +139,14 @@ def natural_gradient_step(gradient: Array, fisher: Array, *, delta: float, dampi
     delta = number(delta, "delta", low=0.0, open_low=True)
     gradient, fisher = as_data(gradient, "gradient"), as_data(fisher, "fisher")
     if gradient.ndim != 1 or tuple(fisher.shape) != (gradient.shape[0], gradient.shape[0]):
-        raise ValueError(
-            f"fisher must have shape (D, D) for a gradient (D,), got {tuple(fisher.shape)} and {tuple(gradient.shape)}"
+        raise InputError(
+            "fisher must have shape (D, D) for a gradient (D,), got {shape} and {other}",
+            shape=tuple(fisher.shape),
+            other=tuple(gradient.shape),
         )
     xp = namespace(gradient, fisher)
     if not bool(xp.all(xp.isfinite(gradient))) or not bool(xp.any(gradient != 0)):
-        raise ValueError("gradient must be finite and not zero: at zero the model has no direction that leads up")
+        raise InputError("gradient must be finite and not zero: at zero the model has no direction that leads up")
     direction = _solve(fisher, gradient, number(damping, "damping", low=0.0))
     return direction * xp.sqrt(2.0 * delta / xp.sum(gradient * direction))
 
@@ -154,19 +157,20 @@ def _solve(fisher: Array, gradient: Array, damping: float) -> Array:
     noise = 1e-4 if gradient.dtype == xp.float32 else 1e-9
     largest = float(xp.max(xp.abs(fisher)))
     if not largest < float("inf") or float(xp.max(xp.abs(fisher - fisher.T))) > noise * largest:
-        raise ValueError("fisher must be finite and symmetric")
+        raise InputError("fisher must be finite and symmetric")
     values, vectors = xp.linalg.eigh(fisher)
     if float(xp.min(values)) < -noise * largest:
-        raise ValueError(f"fisher must have no negative eigenvalue, got {float(xp.min(values)):.3g}")
+        raise InputError("fisher must have no negative eigenvalue, got {lowest:.3g}", lowest=float(xp.min(values)))
     values = values + damping
     along = xp.sum(vectors * gradient[:, None], axis=0)  # the gradient in the eigenvectors' coordinates
     known = values > noise * (largest + damping)
     zero = xp.zeros_like(along)
     lost = xp.max(xp.abs(xp.where(known, zero, along)))
     if float(lost) > 10 * noise**0.5 * float(xp.max(xp.abs(gradient))):
-        raise ValueError(
-            f"gradient has a part of size {float(lost):.3g} along a direction in which fisher is zero, where no step is"
-            " too long; give damping a positive value"
+        raise InputError(
+            "gradient has a part of size {lost:.3g} along a direction in which fisher is zero, "
+            "where no step is too long; give damping a positive value",
+            lost=float(lost),
         )
     scaled = xp.where(known, along / xp.where(known, values, xp.ones_like(values)), zero)
     return xp.sum(vectors * scaled[None, :], axis=1)

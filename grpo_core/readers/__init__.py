@@ -43,5 +43,7 @@ def open_run(path: str | os.PathLike[str]) -> Run:
     known = next((one for one in FORMATS if one.matches(files)), None)
     if known is None:
         names = ", ".join(one.name for one in FORMATS)
-        raise RunFormatError(f"{files.path.name} is no log of a known format: accepted are {names}")
+        raise RunFormatError(
+            "{file} is no log of a known format: accepted are {names}", file=files.path.name, names=names
+        )
     return known.read(files)

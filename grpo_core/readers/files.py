@@ -13,13 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from grpo_core.messages import InputError
+
 MAX_FILES = 10_000
 MAX_BYTES = 2_000_000_000
 """Of all files together, unpacked."""
 MAX_LINE = 64_000_000
 
 
-class RunFormatError(ValueError):
+class RunFormatError(InputError):
     """A file is not the log of a run, or is broken beyond use; the message says what is wrong and what helps."""
 
 
@@ -30,7 +32,7 @@ class Files:
         self.path = path
         self._left = MAX_BYTES
         if not path.exists():
-            raise RunFormatError(f"{path} does not exist: give a run that was saved, a zip file or a folder")
+            raise RunFormatError("{path} does not exist: give a run that was saved, a zip file or a folder", path=path)
         self._zip = None if path.is_dir() else _open_zip(path)
         self.names = self._folder_names() if self._zip is None else _zip_names(self._zip, path)
 
@@ -48,26 +50,33 @@ class Files:
         try:
             return parse(text)
         except ValueError as error:
-            raise RunFormatError(f"{name} in {self.path.name} is not JSON: {error}") from None
+            raise RunFormatError(
+                "{name} in {file} is not JSON: {error}", name=name, file=self.path.name, error=error
+            ) from None
 
     def lines(self, name: str) -> Iterator[bytes]:
         """Read a file line by line; RunFormatError where it is damaged or too large."""
         if name not in self.names:
-            raise RunFormatError(f"{self.path.name} has no {name}: it is incomplete")
+            raise RunFormatError("{file} has no {name}: it is incomplete", file=self.path.name, name=name)
         try:
             with self._open(name) as file:
                 while line := file.readline(MAX_LINE + 1):
                     self._count(len(line), name)
                     yield line
         except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-            raise RunFormatError(f"{name} in {self.path.name} cannot be read, it is damaged: {error}") from None
+            raise RunFormatError(
+                "{name} in {file} cannot be read, it is damaged: {error}", name=name, file=self.path.name, error=error
+            ) from None
 
     def _count(self, size: int, name: str) -> None:
         self._left -= size
         if size > MAX_LINE or self._left < 0:
             raise RunFormatError(
-                f"{name} in {self.path.name} is too large: at most {MAX_BYTES // 10**6} MB are read, unpacked, "
-                f"and {MAX_LINE // 10**6} MB a line"
+                "{name} in {file} is too large: at most {most} MB are read, unpacked, and {line} MB a line",
+                name=name,
+                file=self.path.name,
+                most=MAX_BYTES // 10**6,
+                line=MAX_LINE // 10**6,
             )
 
     @contextmanager
@@ -81,7 +90,11 @@ class Files:
         found = set()
         for number, path in enumerate(self.path.rglob("*")):
             if number >= MAX_FILES:
-                raise RunFormatError(f"{self.path} holds more than {MAX_FILES} files: give the folder of one run")
+                raise RunFormatError(
+                    "{path} holds more than {max_files} files: give the folder of one run",
+                    path=self.path,
+                    max_files=MAX_FILES,
+                )
             if path.is_file() and not path.is_symlink():
                 found.add(path.relative_to(self.path).as_posix())
         return frozenset(found)
@@ -92,28 +105,33 @@ def parse(text: bytes | str) -> Any:
     try:
         return json.loads(text, parse_constant=lambda _: None)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise InputError("it is nested too deeply") from None
     except UnicodeDecodeError:
-        raise ValueError("it is not UTF-8 text") from None
+        raise InputError("it is not UTF-8 text") from None
 
 
 def _open_zip(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise RunFormatError(f"{path.name} is no zip file that can be read: {error}") from None
+        raise RunFormatError("{file} is no zip file that can be read: {error}", file=path.name, error=error) from None
 
 
 def _zip_names(archive: zipfile.ZipFile, path: Path) -> frozenset[str]:
     entries = archive.infolist()
     if len(entries) > MAX_FILES or sum(entry.file_size for entry in entries) > MAX_BYTES:
         raise RunFormatError(
-            f"{path.name} is too large: at most {MAX_FILES} files and {MAX_BYTES // 10**6} MB unpacked"
+            "{file} is too large: at most {max_files} files and {most} MB unpacked",
+            file=path.name,
+            max_files=MAX_FILES,
+            most=MAX_BYTES // 10**6,
         )
     names = [entry.filename for entry in entries if not entry.is_dir()]
     for name in names:
         if name.startswith("/") or "\\" in name or ":" in name or ".." in PurePosixPath(name).parts:
-            raise RunFormatError(f"{path.name} holds a file that points outside of it, {name!r:.80}: it is not safe")
+            raise RunFormatError(
+                "{file} holds a file that points outside of it, {name!r:.80}: it is not safe", file=path.name, name=name
+            )
     if len(set(names)) != len(names):
-        raise RunFormatError(f"{path.name} holds two files of one name: it is damaged")
+        raise RunFormatError("{file} holds two files of one name: it is damaged", file=path.name)
     return frozenset(names)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from grpo_core.groups import Group
+from grpo_core.messages import InputError, Message, message_of
 from grpo_core.readers.files import Files, RunFormatError, parse
 from grpo_core.readers.runs import Problem, Run
 
@@ -28,7 +29,7 @@ def read(files: Files) -> Run:
     manifest = read_manifest(files)
     config = files.json("config.json")
     if not isinstance(config, Mapping):
-        raise RunFormatError(f"config.json in {files.path.name} holds no settings: it is damaged")
+        raise RunFormatError("config.json in {file} holds no settings: it is damaged", file=files.path.name)
     problems: list[Problem] = []
     known = events(files, problems)
     rows = [row for row in known if row["event"] in ("step", "eval")]
@@ -54,12 +55,17 @@ def read_manifest(files: Files) -> dict[str, Any]:
     """Read what an export says of itself, once its version is known to be right."""
     manifest = files.json("manifest.json")
     if not isinstance(manifest, Mapping) or manifest.get("format") != NAME:
-        raise RunFormatError(f"{files.path.name} is no run of GRPO Lab: its manifest.json does not say {NAME!r}")
+        raise RunFormatError(
+            "{file} is no run of GRPO Lab: its manifest.json does not say {name!r}", file=files.path.name, name=NAME
+        )
     version = manifest.get("version")
     if version != VERSION:
         raise RunFormatError(
-            f"{files.path.name} has version {version!r:.40} of the format, this GRPO Lab reads version {VERSION}: "
-            "open it with the GRPO Lab that saved it, or save it again"
+            "{file} has version {version!r:.40} of the format, this GRPO Lab reads version "
+            "{own}: open it with the GRPO Lab that saved it, or save it again",
+            file=files.path.name,
+            version=version,
+            own=VERSION,
         )
     return dict(manifest)
 
@@ -78,7 +84,9 @@ def group_lines(files: Files, problems: list[Problem]) -> Iterator[tuple[int, di
             for group in data["groups"]:
                 group_of(group)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            problems.append(Problem("groups.jsonl", number, f"no groups of a step: {_short(error)}"))
+            problems.append(
+                Problem("groups.jsonl", number, Message("no groups of a step: {error}", error=_short(error)))
+            )
             continue
         yield step, data
 
@@ -104,7 +112,7 @@ def group_of(data: Mapping[str, Any], *, source: str = "") -> Group:
     )
     own = ("completions", "advantages", "lengths", "entropy")
     if any(len(data[name]) != found.size for name in own):
-        raise ValueError(f"{', '.join(own)} need {found.size} entries each")
+        raise InputError("{names} need {size} entries each", names=", ".join(own), size=found.size)
     return found
 
 
@@ -113,10 +121,10 @@ def _events(files: Files, name: str, problems: list[Problem]) -> Iterator[dict[s
         try:
             kind = data["event"]
             if not isinstance(kind, str) or not kind.isidentifier() or len(kind) > 20:
-                raise ValueError(f"event={kind!r:.40} is no kind of event")
+                raise InputError("event={kind!r:.40} is no kind of event", kind=kind)
             yield {**data, "step": _whole(data["step"], "step"), "seq": _whole(data["seq"], "seq")}
         except (KeyError, TypeError, ValueError) as error:
-            problems.append(Problem(name, number, f"no event: {_short(error)}"))
+            problems.append(Problem(name, number, Message("no event: {error}", error=_short(error))))
 
 
 def _objects(files: Files, name: str, problems: list[Problem]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -125,17 +133,19 @@ def _objects(files: Files, name: str, problems: list[Problem]) -> Iterator[tuple
         try:
             data = parse(line)
         except ValueError as error:
-            problems.append(Problem(name, number, f"not JSON: {_short(error)}"))
+            problems.append(Problem(name, number, Message("not JSON: {error}", error=_short(error))))
             continue
         if isinstance(data, dict):
             yield number, data
         else:
-            problems.append(Problem(name, number, "not a JSON object"))
+            problems.append(Problem(name, number, Message("not a JSON object")))
 
 
 def _whole(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_STEP:
-        raise ValueError(f"{name}={value!r:.40} is not a whole number from 0 to {MAX_STEP}")
+        raise InputError(
+            "{name}={value!r:.40} is not a whole number from 0 to {max_step}", name=name, value=value, max_step=MAX_STEP
+        )
     return value
 
 
@@ -145,5 +155,5 @@ def _rows(ragged: Any) -> tuple[tuple[Any, ...], ...]:
 
 def _short(error: Exception) -> str:
     """Say what is wrong without repeating a long text of the file."""
-    text = str(error) if not isinstance(error, KeyError) else f"{error} is missing"
+    text = Message("{name} is missing", name=str(error)) if isinstance(error, KeyError) else message_of(error)
     return text if len(text) <= 200 else text[:200] + " ..."
