@@ -18,6 +18,8 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from grpo_core.messages import Spoken
+
 VERSION = 1
 KEEP = 3
 """The newest checkpoints that are kept ..."""
@@ -27,7 +29,7 @@ FALLEN = 0.5
 """A checkpoint counts as bad when its accuracy is below this share of the best one's."""
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(Spoken, RuntimeError):
     """A checkpoint cannot be read or does not fit; the message says which and why."""
 
 
@@ -57,7 +59,9 @@ class Checkpoint:
         try:
             return dict(load_file(self.path))
         except (OSError, SafetensorError) as error:
-            raise CheckpointError(f"The checkpoint {self.path.name} cannot be read: {error}") from None
+            raise CheckpointError(
+                "The checkpoint {file} cannot be read: {error}", file=self.path.name, error=error
+            ) from None
 
 
 class Checkpoints:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_core.live.config import check_live_setting, with_recipe
+from grpo_core.messages import InputError
 
 COMMANDS = ("pause", "resume", "stop", "step", "set", "refresh")
 
@@ -22,9 +23,11 @@ class Command:
 def check_command(name: str, value: Any) -> Any:
     """Return a command's value in its proper form; a ValueError says what is accepted."""
     if name not in COMMANDS:
-        raise ValueError(f"unknown command {name!r}: accepted are {', '.join(COMMANDS)}")
+        raise InputError("unknown command {name!r}: accepted are {accepted}", name=name, accepted=", ".join(COMMANDS))
     if name != "set":
         return None
     if not isinstance(value, Mapping) or not value:
-        raise ValueError(f"set takes the settings to change, as in {{'learning_rate': 2e-4}}; got {value!r}")
+        raise InputError(
+            "set takes the settings to change, as in {{'learning_rate': 2e-4}}; got {value!r}", value=value
+        )
     return with_recipe({setting: check_live_setting(setting, wish) for setting, wish in value.items()})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_core.live.faults import FAULTS
 from grpo_core.live.tasks import TASKS
 from grpo_core.live.verifiers import FILE_VERIFIERS
+from grpo_core.messages import InputError, Message
 
 if TYPE_CHECKING:
     from grpo_core import AdvantageSpec, Objective, Recipe
@@ -155,13 +156,17 @@ def check_setting(name: str, value: Any) -> Any:
     try:
         return rule.convert(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name}={value!r} is not accepted: give {rule.accepted()}") from None
+        raise InputError(
+            "{name}={value!r} is not accepted: give {accepted}", name=name, value=value, accepted=rule.accepted()
+        ) from None
 
 
 def check_live_setting(name: str, value: Any) -> Any:
     """As check_setting, for the settings that may change while a run is going on."""
     if name not in LIVE_SETTINGS:
-        raise ValueError(f"{name!r} cannot change during a run: accepted are {', '.join(LIVE_SETTINGS)}")
+        raise InputError(
+            "{name!r} cannot change during a run: accepted are {accepted}", name=name, accepted=", ".join(LIVE_SETTINGS)
+        )
     return check_setting(name, value)
 
 
@@ -180,11 +185,15 @@ def with_recipe(settings: Mapping[str, Any]) -> dict[str, Any]:
 def check_resume_setting(name: str, value: Any) -> Any:
     """As check_setting, for the settings that may differ when a run goes on from a checkpoint."""
     if name not in RESUME_SETTINGS:
-        raise ValueError(f"{name!r} cannot change when a run goes on: accepted are {', '.join(RESUME_SETTINGS)}")
+        raise InputError(
+            "{name!r} cannot change when a run goes on: accepted are {accepted}",
+            name=name,
+            accepted=", ".join(RESUME_SETTINGS),
+        )
     return check_setting(name, value)
 
 
-def accepted(name: str) -> str:
+def accepted(name: str) -> Message:
     """Say in words what a setting accepts, for a help text or a form."""
     _known(name)
     return _RULES[name].accepted()
@@ -210,7 +219,7 @@ class _Rule:
     """How one setting is read, and what it accepts in words."""
 
     convert: Callable[[Any], Any]
-    accepted: Callable[[], str]
+    accepted: Callable[[], Message]
 
 
 def _whole(low: int, high: int) -> _Rule:
@@ -222,7 +231,7 @@ def _whole(low: int, high: int) -> _Rule:
             raise ValueError
         return int(number)
 
-    return _Rule(convert, lambda: f"a whole number from {low} to {high}")
+    return _Rule(convert, lambda: Message("a whole number from {low} to {high}", low=low, high=high))
 
 
 def _real(low: float, high: float, *, above: bool = False, optional: bool = False) -> _Rule:
@@ -236,8 +245,11 @@ def _real(low: float, high: float, *, above: bool = False, optional: bool = Fals
             raise ValueError
         return number
 
-    words = f"a number {'above' if above else 'from'} {low:g} {'up ' if above else ''}to {high:g}"
-    return _Rule(convert, lambda: words + (", or none" if optional else ""))
+    ends = {"low": low, "high": high}
+    inside = Message(
+        "a number from {low:g} to {high:g}" if not above else "a number above {low:g} up to {high:g}", **ends
+    )
+    return _Rule(convert, lambda: Message("{accepted}, or none", accepted=inside) if optional else inside)
 
 
 def _one_of(names: Iterable[str]) -> _Rule:
@@ -248,7 +260,7 @@ def _one_of(names: Iterable[str]) -> _Rule:
             raise ValueError
         return str(value)
 
-    return _Rule(convert, lambda: "one of " + ", ".join(names))
+    return _Rule(convert, lambda: Message("one of {names}", names=", ".join(names)))
 
 
 def _flag(value: Any) -> bool:
@@ -284,11 +296,11 @@ def _recipe_name(value: Any) -> str:
     return str(_recipe(value).name)
 
 
-def _recipe_names() -> str:
+def _recipe_names() -> Message:
     """List the recipes; looked up only when asked for, so that importing this module stays cheap."""
     from grpo_core import RECIPES
 
-    return "one of " + ", ".join(RECIPES)
+    return Message("one of {names}", names=", ".join(RECIPES))
 
 
 def _known(name: str) -> None:
@@ -296,8 +308,10 @@ def _known(name: str) -> None:
     if name in _RULES:
         return
     near = difflib.get_close_matches(str(name), _RULES, n=1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    raise ValueError(f"unknown setting {name!r}{hint}: accepted are {', '.join(_RULES)}")
+    hint = Message(" (did you mean {name}?)", name=near[0]) if near else ""
+    raise InputError(
+        "unknown setting {name!r}{hint}: accepted are {accepted}", name=name, hint=hint, accepted=", ".join(_RULES)
+    )
 
 
 _RULES: dict[str, _Rule] = {
@@ -327,18 +341,18 @@ _RULES: dict[str, _Rule] = {
     "eval_prompts": _whole(1, 2000),
     "eval_samples": _whole(1, 64),
     "checkpoint_every": _whole(0, 100_000),
-    "probe": _Rule(_flag, lambda: "true or false"),
+    "probe": _Rule(_flag, lambda: Message("true or false")),
     "device": _one_of(DEVICES),
-    "model": _Rule(_text, lambda: "a built-in model, a folder or a hub id, at most 500 characters"),
+    "model": _Rule(_text, lambda: Message("a built-in model, a folder or a hub id, at most 500 characters")),
     "dtype": _one_of(DTYPES),
     "lora_rank": _whole(0, 1024),
-    "task_file": _Rule(_text, lambda: "the path of a JSONL file, at most 500 characters"),
+    "task_file": _Rule(_text, lambda: Message("the path of a JSONL file, at most 500 characters")),
     "verifier": _one_of(FILE_VERIFIERS),
-    "verifier_file": _Rule(_text, lambda: "the path of a Python file, at most 500 characters"),
+    "verifier_file": _Rule(_text, lambda: Message("the path of a Python file, at most 500 characters")),
     "reward_source": _one_of(REWARD_SOURCES),
     "iteration_steps": _whole(0, 100_000),
-    "retrain": _Rule(_flag, lambda: "true or false"),
+    "retrain": _Rule(_flag, lambda: Message("true or false")),
     "replay": _real(0.0, 1.0),
     "supervision": _one_of(SUPERVISIONS),
-    "note": _Rule(_text, lambda: "a text of at most 500 characters"),
+    "note": _Rule(_text, lambda: Message("a text of at most 500 characters")),
 }

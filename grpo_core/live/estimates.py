@@ -16,6 +16,7 @@ from typing import Any
 from grpo_core.live.config import RunConfig
 from grpo_core.live.sources import Source, find_source
 from grpo_core.memory import model_memory
+from grpo_core.messages import InputError
 
 _NAMES = {
     "width": ("hidden_size", "n_embd", "d_model"),
@@ -86,7 +87,7 @@ def shape_of(config: Mapping[str, Any]) -> Shape:
     found = {name: _first(own, keys) for name, keys in {**_NAMES, **_OPTIONAL}.items()}
     missing = [keys[0] for name, keys in _NAMES.items() if not found[name]]
     if missing:
-        raise ValueError(f"config.json does not say {', '.join(missing)}: is it a causal language model's?")
+        raise InputError("config.json does not say {names}: is it a causal language model's?", names=", ".join(missing))
     kind, width, heads = str(own.get("model_type", "")), found["width"], found["heads"]
     assert width is not None
     assert heads is not None
@@ -131,11 +132,13 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except OSError:
-        raise ValueError(f"{folder} has no config.json: give a folder that transformers has saved") from None
+        raise InputError(
+            "{folder} has no config.json: give a folder that transformers has saved", folder=folder
+        ) from None
     except ValueError:
-        raise ValueError(f"config.json in {folder} is not JSON: save the model again") from None
+        raise InputError("config.json in {folder} is not JSON: save the model again", folder=folder) from None
     if not isinstance(found, dict):
-        raise ValueError(f"config.json in {folder} is not a JSON object: save the model again")
+        raise InputError("config.json in {folder} is not a JSON object: save the model again", folder=folder)
     return found
 
 
@@ -168,7 +171,7 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], int]:
         with path.open("rb") as file:
             return _gguf(file)
     except (OSError, struct.error, UnicodeDecodeError, KeyError, OverflowError, MemoryError):
-        raise ValueError(f"{path.name} is not a GGUF file that can be read: download it again") from None
+        raise InputError("{file} is not a GGUF file that can be read: download it again", file=path.name) from None
 
 
 def _gguf(file: Any) -> tuple[dict[str, Any], int]:
@@ -247,7 +250,9 @@ def _from_hub(source: Source) -> Path:
 
     found = try_to_load_from_cache(source.hub, source.gguf or "config.json")
     if not isinstance(found, str):
-        raise ValueError(f"{source.hub} is not on this machine yet: nothing can be said of it before it is downloaded")
+        raise InputError(
+            "{name} is not on this machine yet: nothing can be said of it before it is downloaded", name=source.hub
+        )
     return Path(found).parent
 
 

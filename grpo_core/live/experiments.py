@@ -12,6 +12,7 @@ import numpy as np
 
 from grpo_core.comparison import first_reach, interpolate, interval_mean
 from grpo_core.live.config import RunConfig, with_recipe
+from grpo_core.messages import InputError
 
 FEWEST, MOST = 2, 4
 """How many runs one experiment compares."""
@@ -42,11 +43,15 @@ def variants(config: RunConfig, knob: str, values: Sequence[Any]) -> list[RunCon
 def variants_of(config: RunConfig, changes: Sequence[Settings]) -> list[RunConfig]:
     """Give a run for each set of changed settings; as `variants`, for more than one setting."""
     if not FEWEST <= len(changes) <= MOST:
-        raise ValueError(f"an experiment compares {FEWEST} to {MOST} runs, got {len(changes)}")
+        raise InputError(
+            "an experiment compares {fewest} to {most} runs, got {count}", fewest=FEWEST, most=MOST, count=len(changes)
+        )
     found = [RunConfig.from_dict({**config.to_dict(), **with_recipe(own)}) for own in changes]
     for i, one in enumerate(found):
         if one in found[:i]:
-            raise ValueError(f"{_settings(changes[i])} makes a run that is there already: give values that differ")
+            raise InputError(
+                "{settings} makes a run that is there already: give values that differ", settings=_settings(changes[i])
+            )
     return found
 
 

@@ -23,6 +23,7 @@ from typing import Any
 from grpo_core.live.checkpoints import Checkpoint, CheckpointError, checkpoints_of
 from grpo_core.live.groups import to_json
 from grpo_core.live.store import ENDED, RunInfo, RunStore, RunStoreError
+from grpo_core.messages import Message, Spoken, recall, remember
 from grpo_core.readers import RunFormatError, grpo_lab
 from grpo_core.readers.files import Files
 
@@ -34,7 +35,7 @@ _TEXTS = {"run": 40, "reason": 2000, "device": 200, "name": 120, "note": 2000}
 """The texts of a manifest that a store keeps, and how long they may be."""
 
 
-class ExportError(RuntimeError):
+class ExportError(Spoken, RuntimeError):
     """What was asked for cannot be taken away; the message says why."""
 
 
@@ -80,10 +81,15 @@ def import_run(path: str | os.PathLike[str], store: RunStore) -> str:
     finally:
         files.close()
     if problems or not isinstance(config, Mapping):
-        first = problems[0] if problems else grpo_lab.Problem("config.json", 0, "no settings")
+        first = problems[0] if problems else grpo_lab.Problem("config.json", 0, Message("no settings"))
         raise RunFormatError(
-            f"{files.path.name} is damaged: line {first.line} of {first.where} is {first.what} "
-            f"({len(problems)} such lines). Nothing was brought in; export the run again."
+            "{file} is damaged: line {line} of {name} is {what} ({count} such lines). Nothing was "
+            "brought in; export the run again.",
+            file=files.path.name,
+            line=first.line,
+            name=first.where,
+            what=first.what,
+            count=len(problems),
         )
     return store.add_run(_brought_in(manifest), config, events, blobs)
 
@@ -98,7 +104,7 @@ def save_model(store: RunStore, run_id: str, folder: Path, *, step: int | None =
     try:
         save_policy(policy_of(checkpoint), folder)
     except (CheckpointError, ValueError) as error:
-        raise ExportError(f"The model of run {run_id} cannot be saved: {error}") from None
+        raise ExportError("The model of run {run} cannot be saved: {error}", run=run_id, error=error) from None
     return folder
 
 
@@ -124,19 +130,20 @@ def metrics_csv(rows: Iterable[Mapping[str, Any]]) -> str:
 def _manifest(run: RunInfo) -> dict[str, Any]:
     names = ("state", "reason", "created", "started", "ended", "device", "step", "steps", "name", "note")
     about = {name: getattr(run, name) for name in names}
-    return {"format": grpo_lab.NAME, "version": grpo_lab.VERSION, "run": run.id, **about, "changed": dict(run.changed)}
+    own = {"format": grpo_lab.NAME, "version": grpo_lab.VERSION, "run": run.id}
+    return remember({**own, **about, "changed": dict(run.changed)})
 
 
 def _brought_in(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What a manifest says that a store keeps; what is of the wrong kind is left out."""
     found: dict[str, Any] = {}
-    for name, value in manifest.items():
+    for name, value in recall(manifest).items():
         if name in ("created", "started", "ended") and _is_number(value):
             found[name] = float(value)
         elif name in ("step", "steps") and _is_number(value) and 0 <= value <= grpo_lab.MAX_STEP:
             found[name] = int(value)
         elif name in _TEXTS and isinstance(value, str):
-            found[name] = value[: _TEXTS[name]]
+            found[name] = value if len(value) <= _TEXTS[name] else value[: _TEXTS[name]]
     state = manifest.get("state")
     found["state"] = state if state in ENDED else "stopped"
     return found
@@ -149,7 +156,7 @@ def _is_number(value: Any) -> bool:
 def _write_lines(archive: zipfile.ZipFile, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
     with archive.open(name, "w", force_zip64=True) as file:
         for row in rows:
-            file.write(to_json(row).encode() + b"\n")
+            file.write(to_json(remember(row)).encode() + b"\n")
 
 
 def _add_model(archive: zipfile.ZipFile, store: RunStore, run_id: str) -> None:
@@ -165,10 +172,17 @@ def _checkpoint(store: RunStore, run_id: str, step: int | None) -> Checkpoint:
     there = kept.all() if kept else []
     found = [one for one in there if step is None or one.step == step]
     if not found:
-        wanted = "" if step is None else f" of step {step}"
-        known = f": there are those of the steps {', '.join(str(one.step) for one in there)}" if there else ""
-        wait = "; it keeps one when it is paused" if run.active else ""
-        raise ExportError(f"Run {run_id} has no checkpoint{wanted}, so that its model is not there{known}{wait}.")
+        wanted = "" if step is None else Message(" of step {step}", step=step)
+        steps = ", ".join(str(one.step) for one in there)
+        known = Message(": there are those of the steps {steps}", steps=steps) if there else ""
+        wait = Message("; it keeps one when it is paused") if run.active else ""
+        raise ExportError(
+            "Run {run} has no checkpoint{wanted}, so that its model is not there{known}{wait}.",
+            run=run_id,
+            wanted=wanted,
+            known=known,
+            wait=wait,
+        )
     return found[-1]
 
 

@@ -18,6 +18,7 @@ from transformers.utils import logging
 
 from grpo_core.live.config import RunConfig
 from grpo_core.live.sources import ASSETS, find_source
+from grpo_core.messages import InputError
 
 __all__ = ["ASSETS", "Policy", "load_policy", "new_policy", "pick_device", "save_policy"]
 
@@ -203,7 +204,7 @@ def pick_device(wish: str = "auto") -> torch.device:
         return torch.device(next(name for name, is_there in there.items() if is_there))
     if not there.get(wish, False):
         found = ", ".join(name for name, is_there in there.items() if is_there)
-        raise ValueError(f"device {wish!r} is not on this machine: accepted are auto, {found}")
+        raise InputError("device {wish!r} is not on this machine: accepted are auto, {found}", wish=wish, found=found)
     return torch.device(wish)
 
 

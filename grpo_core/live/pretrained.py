@@ -9,6 +9,7 @@ from torch import Tensor
 from grpo_core.live.config import RunConfig
 from grpo_core.live.estimates import estimate, known_model, work_of
 from grpo_core.live.machine import host_memory
+from grpo_core.live.memory import out_of_memory
 from grpo_core.live.model import Policy
 from grpo_core.live.sources import Source, find_source
 from grpo_core.live.tasks import Task
@@ -32,9 +33,9 @@ def load_pretrained(source: Source, dtype: torch.dtype) -> tuple[Any, Any]:
         ) from None
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(source.place, dtype=dtype, **options)
-    except (MemoryError, torch.OutOfMemoryError):
-        raise ValueError(f"the model {source.name!r} does not fit into memory: choose a smaller one") from None
     except Exception as error:
+        if out_of_memory(error):
+            raise ValueError(f"the model {source.name!r} does not fit into memory: choose a smaller one") from None
         raise ValueError(f"the model {source.name!r} cannot be loaded ({_said(error)}): {_FOLDER}") from None
     _prepare(model, tokenizer, source)
     return model, tokenizer

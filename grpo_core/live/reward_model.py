@@ -24,6 +24,7 @@ from grpo_core.live.engines import Engine, Prompts
 from grpo_core.live.model import Policy
 from grpo_core.live.rollout import Rollout, encode, own_tokens, sample
 from grpo_core.live.tasks import Problem, Score, Task
+from grpo_core.messages import InputError
 
 START_EXAMPLES = 512
 """Completions of the start policy that it learns from before the first step."""
@@ -84,7 +85,7 @@ class RewardModel:
 
     def __init__(self, policy: Policy, *, seed: int, replay: float) -> None:
         if policy.learned and len(policy.learned) < sum(1 for _ in policy.model.parameters()):
-            raise ValueError("reward_source='learned' copies a whole model: give lora_rank=0")
+            raise InputError("reward_source='learned' copies a whole model: give lora_rank=0")
         self.chances = torch.Generator().manual_seed(seed)
         self.body: Any = policy.copy().model.base_model.requires_grad_(True)
         width = int(policy.model.get_input_embeddings().embedding_dim)

@@ -12,6 +12,7 @@ from typing import Any
 from grpo_core.live.checkpoints import Checkpoint, Checkpoints, checkpoints_of
 from grpo_core.live.config import RunConfig, check_resume_setting, with_recipe
 from grpo_core.live.store import RunnerBusy, RunStore, RunStoreError
+from grpo_core.messages import InputError
 
 __all__ = ["RunnerBusy", "enqueue", "mark_dead", "prepare", "reopen_run", "resume_run", "start_next", "start_run"]
 
@@ -97,7 +98,11 @@ def _beginning(run_id: str, store: RunStore, kept: Checkpoints | None, step: int
     if step is not None:
         there = {checkpoint.step: checkpoint for checkpoint in kept.all()}
         if step not in there:
-            raise ValueError(f"step={step!r} has no checkpoint: accepted are {', '.join(map(str, there))}")
+            raise InputError(
+                "step={step!r} has no checkpoint: accepted are {accepted}",
+                step=step,
+                accepted=", ".join(map(str, there)),
+            )
         return there[step]
     end = store.last_event(run_id, "end")
     return kept.good() if end.get("cause") == "diverged" else kept.newest()
@@ -108,8 +113,9 @@ def _start(run_id: str, store: RunStore) -> None:
     try:
         process = _hand_over(run_id, store) or _spawn(store, f"{run_id}.log", run_id)
     except OSError as error:
-        store.set_state(run_id, "failed", f"The worker process could not be started: {error}")
-        raise RunStoreError(f"The worker process could not be started: {error}") from None
+        refused = RunStoreError("The worker process could not be started: {error}", error=error)
+        store.set_state(run_id, "failed", refused.message)
+        raise refused from None
     store.attach(run_id, process.pid)
 
 

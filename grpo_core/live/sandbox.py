@@ -24,6 +24,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_core.messages import InputError, Spoken
+
 ALLOW = "GRPO_LAB_ALLOW_CODE"
 KINDS = ("raised", "hung", "died", "not_asked")
 """What can go wrong with a completion: verify() raised or returned no number; it took too long; its process died (of
@@ -49,11 +51,11 @@ class Limits:
     files: int = 64
 
 
-class _FailedError(Exception):
+class _FailedError(Spoken):
     """The process gave no answer; the kind is one of KINDS."""
 
-    def __init__(self, kind: str, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, kind: str, template: str, /, **values: Any) -> None:
+        super().__init__(template, **values)
         self.kind = kind
 
 
@@ -79,7 +81,7 @@ class Sandbox:
             self._begin()
         except _FailedError as error:
             name = self._path.name if self._path else "regex"
-            raise ValueError(f"the verifier file {name} cannot be used: {error}") from None
+            raise InputError("the verifier file {name} cannot be used: {error}", name=name, error=error) from None
 
     def scores(self, questions: Sequence[Mapping[str, Any]]) -> list[float | None]:
         """Ask about every completion; None where it cannot say, and where something went wrong, which is counted."""
@@ -175,7 +177,7 @@ class Sandbox:
             while b"\n" not in self._buffer:
                 if not ready.select(max(0.0, until - time.monotonic())):
                     self.close()
-                    raise _FailedError("hung", f"no answer within {self._limits.seconds:g} seconds")
+                    raise _FailedError("hung", "no answer within {seconds:g} seconds", seconds=self._limits.seconds)
                 part = os.read(self._process.stdout.fileno(), _MAX_REPLY)
                 self._buffer += part
                 if not part or len(self._buffer) > _MAX_REPLY:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from grpo_core.messages import InputError, Message
+
 ASSETS = Path(__file__).parent / "assets"
 BUILT_IN: Mapping[str, int] = MappingProxyType(
     {"shell_game": 109_696, "shell_game_wide": 416_000, "shell_game_unskilled": 109_696}
@@ -51,13 +53,16 @@ def find_source(name: str) -> Source:
         wanted = path / (gguf or "config.json")
         if wanted.is_file() and wanted.resolve().is_relative_to(path.resolve()):
             return Source(name, path, "", gguf)
-        raise ValueError(f"the model folder {path} has no {wanted.name}: {_ACCEPTED}")
+        raise InputError(
+            "the model folder {path} has no {file}: {accepted}", path=path, file=wanted.name, accepted=_ACCEPTED
+        )
     if _HUB_ID.fullmatch(place) and not place.endswith((".json", ".jsonl", ".py", ".safetensors", ".bin")):
         return Source(name, None, place, gguf)
-    raise ValueError(f"there is no model at {name!r}: {_ACCEPTED}")
+    raise InputError("there is no model at {name!r}: {accepted}", name=name, accepted=_ACCEPTED)
 
 
-_ACCEPTED = (
-    f"give a built-in one ({', '.join(BUILT_IN)}; python -m grpo_core.live.warm_start makes others), a folder that "
-    "transformers has saved (config.json, model.safetensors, tokenizer.json), a .gguf file, or a hub id like org/name"
+_ACCEPTED = Message(
+    "give a built-in one ({names}; python -m grpo_core.live.warm_start makes others), a folder that transformers has "
+    "saved (config.json, model.safetensors, tokenizer.json), a .gguf file, or a hub id like org/name",
+    names=", ".join(BUILT_IN),
 )

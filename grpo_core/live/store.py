@@ -28,6 +28,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from grpo_core.live.commands import Command, check_command
 from grpo_core.live.config import RunConfig
 from grpo_core.live.groups import split_event, to_json
+from grpo_core.messages import InputError, Message, Spoken, message_from, recall, remember
 
 ACTIVE = ("queued", "running", "paused")
 ENDED = ("finished", "stopped", "failed")
@@ -42,7 +43,7 @@ LOG_BYTES = 4_000_000
 """What SQLite's write-ahead log may keep on disk between its checkpoints."""
 KEEP_RECENT = 20
 NAME_LENGTH, NOTE_LENGTH = 120, 2000
-CANCELLED = "It was taken out of the line before it began."
+CANCELLED = Message("It was taken out of the line before it began.")
 
 _META = sa.MetaData()
 _RUNS = sa.Table(
@@ -68,6 +69,7 @@ _RUNS = sa.Table(
     sa.Column("note", sa.Text),
     sa.Column("experiment", sa.String(40)),
     sa.Column("changed", sa.Text),
+    sa.Column("said", sa.Text),
 )
 _EXPERIMENTS = sa.Table(
     "experiments",
@@ -106,7 +108,7 @@ _COMMANDS = sa.Table(
 )
 
 
-class RunStoreError(RuntimeError):
+class RunStoreError(Spoken, RuntimeError):
     """The run store cannot do what was asked; the message says why and what helps."""
 
 
@@ -211,7 +213,11 @@ class RunStore:
         """
         differences = [dict(own) for own in changed] if changed is not None else [{} for _ in configs]
         if len(differences) != len(configs):
-            raise ValueError(f"changed has {len(differences)} entries for {len(configs)} runs: give one for each")
+            raise InputError(
+                "changed has {got} entries for {count} runs: give one for each",
+                got=len(differences),
+                count=len(configs),
+            )
         title = None if experiment is None else _check_text("experiment", experiment, NAME_LENGTH)
         with self._write() as db:
             group = None if title is None else _insert_experiment(db, title)
@@ -239,7 +245,8 @@ class RunStore:
             created = row.pop("created", None) or time.time()
             size = sum(map(len, groups.values()))
             steps = row.pop("steps", 0) or int(config.get("steps", 0) or 0)
-            values = {**row, "created": created, "steps": steps, "group_bytes": size, "place": None}
+            own = {"created": created, "steps": steps, "group_bytes": size, "place": None}
+            values = {**row, **own, **_why(row.get("reason", ""))}
             db.execute(_RUNS.update().where(_RUNS.c.id == run_id).values(**values))
             for event in events:
                 data = {name: value for name, value in event.items() if name != "seq"}
@@ -275,7 +282,7 @@ class RunStore:
 
     def cancel(self, run_id: str) -> bool:
         """End a run that still stands in line; False when it has left it."""
-        values = {"state": "stopped", "reason": CANCELLED, "ended": time.time(), "place": None}
+        values = {"state": "stopped", **_why(CANCELLED), "ended": time.time(), "place": None}
         query = _RUNS.update().where(_RUNS.c.id == run_id, *_IN_LINE).values(**values)
         with self._write() as db:
             return bool(db.execute(query).rowcount)
@@ -290,8 +297,8 @@ class RunStore:
         with self._write() as db:
             _refuse_second(db)
             query = _RUNS.update().where(_RUNS.c.id == run_id, _RUNS.c.state.in_(ENDED))
-            if not db.execute(query.values(state=state, reason="", **empty)).rowcount:
-                raise RunStoreError(f"Run {run_id} cannot go on: it is not there, or has not ended.")
+            if not db.execute(query.values(state=state, **_why(""), **empty)).rowcount:
+                raise RunStoreError("Run {run} cannot go on: it is not there, or has not ended.", run=run_id)
             db.execute(_COMMANDS.delete().where(_COMMANDS.c.run_id == run_id, _COMMANDS.c.taken.is_(None)))
             if changes:
                 row = {"run_id": run_id, "name": "set", "value": json.dumps(dict(changes)), "created": time.time()}
@@ -315,7 +322,9 @@ class RunStore:
             row = db.execute(sa.select(_RUNS).where(_RUNS.c.id == run_id)).mappings().first()
             run = None if row is None else _info(row)
             if run is not None and run.alive and not run.waiting:
-                raise RunStoreError(f"Run {run_id} is still {run.state}: stop it before you delete it.")
+                raise RunStoreError(
+                    "Run {run} is still {state}: stop it before you delete it.", run=run_id, state=Message(run.state)
+                )
             for table in (_EVENTS, _GROUPS, _COMMANDS):
                 db.execute(table.delete().where(table.c.run_id == run_id))
             db.execute(_RUNS.delete().where(_RUNS.c.id == run_id))
@@ -327,7 +336,7 @@ class RunStore:
         with self._read() as db:
             row = db.execute(sa.select(_RUNS).where(_RUNS.c.id == run_id)).mappings().first()
         if row is None:
-            raise RunStoreError(f"There is no run {run_id!r} in the run store {self.url}.")
+            raise RunStoreError("There is no run {run!r} in the run store {store}.", run=run_id, store=self.url)
         return _info(row)
 
     def runs(self, limit: int = 50) -> list[RunInfo]:
@@ -365,16 +374,19 @@ class RunStore:
         """Turn active runs whose worker is gone into failed ones and name them; the steps they wrote are kept."""
         dead = [run for run in self._active() if not run.alive]
         for run in dead:
-            reason = f"The training process ended without saying why; everything up to step {run.step} is kept."
-            self.set_state(run.id, "failed", reason, only_if=ACTIVE)
+            self.set_state(run.id, "failed", Message(_SILENT, step=run.step), only_if=ACTIVE)
         return [run.id for run in dead]
 
     def set_state(self, run_id: str, state: str, reason: str = "", *, only_if: tuple[str, ...] = ()) -> bool:
         """Write a run's state; with only_if, just when it is in one of these. True when it was written."""
         if state not in ACTIVE + ENDED:
-            raise ValueError(f"state={state!r} is not accepted: give one of {', '.join(ACTIVE + ENDED)}")
+            raise InputError(
+                "state={state!r} is not accepted: give one of {accepted}",
+                state=state,
+                accepted=", ".join(ACTIVE + ENDED),
+            )
         now = time.time()
-        values: dict[str, Any] = {"state": state, "reason": reason}
+        values: dict[str, Any] = {"state": state, **_why(reason)}
         values |= {"ended": now} if state in ENDED else {"heartbeat": now}
         query = _RUNS.update().where(_RUNS.c.id == run_id)
         if only_if:
@@ -409,7 +421,7 @@ class RunStore:
         light, heavy = split_event(event)
         blob = zlib.compress(to_json(heavy).encode(), 1) if heavy else b""
         step, now = int(event["step"]), time.time()
-        row = {"run_id": run_id, "event": event["event"], "step": step, "data": to_json(light)}
+        row = {"run_id": run_id, "event": event["event"], "step": step, "data": to_json(remember(light))}
         changes = {"heartbeat": now, "step": step, **_run_changes(event, now)}
         with self._write() as db:
             db.execute(_EVENTS.insert().values(**row))
@@ -443,14 +455,14 @@ class RunStore:
             .limit(limit)
         )
         with self._read() as db:
-            return [{**json.loads(data), "seq": seq} for seq, data in db.execute(query)]
+            return [{**recall(json.loads(data)), "seq": seq} for seq, data in db.execute(query)]
 
     def last_event(self, run_id: str, event: str) -> dict[str, Any]:
         """Give the newest light row of one kind, {} when there is none."""
         query = sa.select(_EVENTS.c.data).where(_EVENTS.c.run_id == run_id, _EVENTS.c.event == event)
         with self._read() as db:
             data = db.execute(query.order_by(_EVENTS.c.seq.desc()).limit(1)).scalar()
-        return {} if data is None else dict(json.loads(data))
+        return {} if data is None else recall(json.loads(data))
 
     def step_groups(self, run_id: str, step: int | None = None) -> dict[str, Any]:
         """Give the groups of a step, or of the newest one: {"step", "groups", "ratio_histogram"}.
@@ -485,7 +497,9 @@ class RunStore:
         if name == "stop" and run.waiting and self.cancel(run_id):
             return
         if not run.active:
-            raise RunStoreError(f"Run {run_id} has already ended ({run.state}): it takes no commands.")
+            raise RunStoreError(
+                "Run {run} has already ended ({state}): it takes no commands.", run=run_id, state=Message(run.state)
+            )
         row = {"run_id": run_id, "name": name, "value": json.dumps(value), "created": time.time()}
         with self._write() as db:
             db.execute(_COMMANDS.insert().values(**row))
@@ -523,7 +537,7 @@ class RunStore:
             if (self.folder / run_id).is_dir():
                 shutil.rmtree(self.folder / run_id)
         except OSError as error:
-            raise RunStoreError(f"The run is deleted, but not its files: {error}") from None
+            raise RunStoreError("The run is deleted, but not its files: {error}", error=error) from None
 
     def _active(self) -> list[RunInfo]:
         query = sa.select(_RUNS).where(_RUNS.c.state.in_(ACTIVE)).order_by(_RUNS.c.created.desc())
@@ -549,7 +563,7 @@ def _run_changes(event: Mapping[str, Any], now: float) -> dict[str, Any]:
     if kind == "start":
         return {"state": "running", "started": now, "device": event["device"]}
     if kind == "end":
-        return {"state": event["state"], "reason": event.get("reason", ""), "ended": now}
+        return {"state": event["state"], **_why(event.get("reason", "")), "ended": now}
     if kind != "command" or "refused" in event:
         return {}
     if event["name"] == "set" and "steps" in event["value"]:
@@ -560,13 +574,22 @@ def _run_changes(event: Mapping[str, Any], now: float) -> dict[str, Any]:
     return {}
 
 
+def _why(reason: str) -> dict[str, str | None]:
+    """The columns that hold why a run ended: the text, and its template and values."""
+    said = json.dumps(reason.to_data()) if isinstance(reason, Message) else None
+    return {"reason": str(reason), "said": said}
+
+
 def _refuse_second(db: sa.Connection) -> None:
     """Raise RunnerBusy while a run is active: within the writing transaction, so that no two pass."""
     busy = _busy(db)
     if busy is not None:
         raise RunnerBusy(
-            f"Run {busy.id} is still {busy.state} at step {busy.step} of {busy.steps}. "
-            "Stop it, or wait until it ends, then start again."
+            "Run {run} is still {state} at step {step} of {steps}. Stop it, or wait until it ends, then start again.",
+            run=busy.id,
+            state=Message(busy.state),
+            step=busy.step,
+            steps=busy.steps,
         )
 
 
@@ -576,6 +599,7 @@ def _busy(db: sa.Connection) -> RunInfo | None:
     return next((run for run in map(_info, rows) if run.alive and not run.waiting), None)
 
 
+_SILENT = "The training process ended without saying why; everything up to step {step} is kept."
 _IN_LINE = (_RUNS.c.state == "queued", _RUNS.c.place.is_not(None))
 
 
@@ -612,7 +636,12 @@ def _drop_empty_experiments(db: sa.Connection) -> None:
 def _check_text(what: str, text: Any, most: int) -> str:
     """Return a name or note without blanks at its ends; ValueError when it is no text or too long."""
     if not isinstance(text, str) or len(text) > most:
-        raise ValueError(f"{what}={text!r:.40} is not accepted: give a text of at most {most} characters")
+        raise InputError(
+            "{what}={text!r:.40} is not accepted: give a text of at most {most} characters",
+            what=what,
+            text=text,
+            most=most,
+        )
     return text.strip()
 
 
@@ -677,6 +706,7 @@ def _info(row: sa.RowMapping) -> RunInfo:
         "name": row["name"] or "",
         "note": config.note if row["note"] is None else row["note"],
         "changed": json.loads(row["changed"]) if row["changed"] else {},
+        "reason": message_from(json.loads(row["said"]), row["reason"]) if row["said"] else row["reason"],
     }
     return RunInfo(**{name: row[name] for name in RunInfo.__dataclass_fields__ if name not in derived}, **derived)
 
@@ -708,7 +738,7 @@ def _resolve(where: str | os.PathLike[str] | None) -> tuple[str, Path | None]:
     path = Path(text).expanduser().resolve()
     path = path if path.suffix == ".db" else path / "runs.db"
     if not path.parent.is_dir():
-        raise RunStoreError(_missing(path.parent))
+        raise _missing(path.parent)
     return f"sqlite:///{path}", path
 
 
@@ -716,13 +746,18 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunStoreError(f"The folder {folder} for the runs cannot be made: {error.strerror}.") from None
+        raise RunStoreError(
+            "The folder {folder} for the runs cannot be made: {error}.",
+            folder=folder,
+            error=Message(error.strerror or ""),
+        ) from None
 
 
-def _missing(folder: Path) -> str:
-    return (
-        f"The folder {folder} for the runs does not exist. "
-        "Make it, or name another one in the environment variable GRPO_LAB_RUNS."
+def _missing(folder: Path) -> RunStoreError:
+    return RunStoreError(
+        "The folder {folder} for the runs does not exist. "
+        "Make it, or name another one in the environment variable GRPO_LAB_RUNS.",
+        folder=folder,
     )
 
 
@@ -731,7 +766,7 @@ def _engine(url: str) -> sa.Engine:
     try:
         engine = sa.create_engine(url, connect_args={"timeout": 10} if url.startswith("sqlite") else {})
     except (SQLAlchemyError, ImportError) as error:
-        raise RunStoreError(f"The run store {url} cannot be opened: {error}") from None
+        raise RunStoreError("The run store {url} cannot be opened: {error}", url=url, error=error) from None
     if engine.dialect.name != "sqlite":
         return engine
 
@@ -755,23 +790,27 @@ def _engine(url: str) -> sa.Engine:
 def _explained(url: str, file: Path | None) -> Iterator[None]:
     """Turn a failure of the database into a RunStoreError that says what to do."""
     if file is not None and not file.parent.is_dir():
-        raise RunStoreError(_missing(file.parent))
+        raise _missing(file.parent)
     try:
         yield
     except SQLAlchemyError as error:
-        raise RunStoreError(_explain(str(getattr(error, "orig", None) or error), url, file)) from None
+        raise _explain(str(getattr(error, "orig", None) or error), file or url) from None
 
 
-def _explain(message: str, url: str, file: Path | None) -> str:
+def _explain(message: str, where: Path | str) -> RunStoreError:
     """Say in words what an SQLite message means for the reader."""
-    where = file or url
-    causes = {
-        "full": f"The disk that holds {where} is full. Make room; what was written so far is kept.",
-        "readonly": f"The run store {where} cannot be written (read-only file, folder or disk).",
-        "unable to open": f"The run store {where} cannot be opened: check that its folder may be written.",
-        "not a database": f"{where} is not a run store of GRPO Lab. Move it away or name another folder.",
-        "locked": f"The run store {where} is in use by another program that does not let go. Try again.",
-        "disk i/o": f"The disk that holds {where} reports an error: it may be full or have been taken away.",
-    }
-    known = (text for sign, text in causes.items() if sign in message.lower())
-    return next(known, f"The run store {where} reports: {message}")
+    sign = next((sign for sign in _CAUSES if sign in message.lower()), None)
+    if sign is not None:
+        return RunStoreError(_CAUSES[sign], where=where)
+    return RunStoreError("The run store {where} reports: {message}", where=where, message=message)
+
+
+_CAUSES = {
+    "full": "The disk that holds {where} is full. Make room; what was written so far is kept.",
+    "readonly": "The run store {where} cannot be written (read-only file, folder or disk).",
+    "unable to open": "The run store {where} cannot be opened: check that its folder may be written.",
+    "not a database": "{where} is not a run store of GRPO Lab. Move it away or name another folder.",
+    "locked": "The run store {where} is in use by another program that does not let go. Try again.",
+    "disk i/o": "The disk that holds {where} reports an error: it may be full or have been taken away.",
+}
+"""What an SQLite message has in it, and what it means."""

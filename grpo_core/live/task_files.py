@@ -22,6 +22,7 @@ from grpo_core.live.config import RunConfig
 from grpo_core.live.sandbox import Limits, Sandbox, code_allowed
 from grpo_core.live.tasks import TASKS, Problem, Score, Task, format_score, is_held_out
 from grpo_core.live.verifiers import FILE_VERIFIERS, WITHOUT_ANSWER
+from grpo_core.messages import InputError, Message
 
 MAX_BYTES = 20_000_000
 MAX_KEPT = 200_000_000
@@ -138,16 +139,18 @@ def read_tasks(path: str | os.PathLike[str], *, verifier: str = "answer", own_co
         with place.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ValueError(
-            f"the task file {str(path)!r} cannot be read ({reason}): give the path of a JSONL file"
+        reason = Message(getattr(error, "strerror", None) or str(error))
+        raise InputError(
+            "the task file {path!r} cannot be read ({reason}): give the path of a JSONL file",
+            path=str(path),
+            reason=reason,
         ) from None
     return usable(parse_tasks(_small(data), verifier=verifier, own_code=own_code))
 
 
 def _small(data: bytes) -> bytes:
     if len(data) > MAX_BYTES:
-        raise ValueError(f"the task file is larger than {MAX_BYTES // 10**6} MB: split it")
+        raise InputError("the task file is larger than {most} MB: split it", most=MAX_BYTES // 10**6)
     return data
 
 
@@ -156,11 +159,18 @@ def usable(tasks: TaskFile) -> TaskFile:
     if len(tasks.problems) >= 2:
         return tasks
     first = tasks.broken[0] if tasks.broken else None
-    said = f", line {first.line} first: {first.reason.replace('_', ' ')}" if first else ""
-    raise ValueError(
-        f"the task file has {len(tasks.problems)} usable prompts and {tasks.broken_count} lines that are not{said}; it "
-        'needs two or more lines like {"prompt": "What is 7 + 5?", "answer": "12"}'
+    said = Message(", line {line} first: {reason}", line=first.line, reason=_reason(first)) if first else ""
+    raise InputError(
+        "the task file has {usable} usable prompts and {broken} lines that are not{said}; it "
+        'needs two or more lines like {{"prompt": "What is 7 + 5?", "answer": "12"}}',
+        usable=len(tasks.problems),
+        broken=tasks.broken_count,
+        said=said,
     )
+
+
+def _reason(broken: Broken) -> Message:
+    return Message(broken.reason.replace("_", " "))
 
 
 def keep_upload(data: bytes, folder: Path) -> Path:
@@ -172,7 +182,11 @@ def keep_upload(data: bytes, folder: Path) -> Path:
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         if sum(other.stat().st_size for other in path.parent.glob("*.jsonl")) + len(data) > MAX_KEPT:
-            raise ValueError(f"{path.parent} is full ({MAX_KEPT // 10**6} MB): remove task files that no run needs")
+            raise InputError(
+                "{folder} is full ({most} MB): remove task files that no run needs",
+                folder=path.parent,
+                most=MAX_KEPT // 10**6,
+            )
         unfinished = path.with_suffix(f".{os.getpid()}")
         unfinished.write_bytes(data)
         os.replace(unfinished, path)
@@ -235,7 +249,7 @@ def task_of(config: RunConfig) -> Task:
     base = TASKS[config.task]
     if not config.task_file:
         if config.verifier_file:
-            raise ValueError("a verifier file judges the prompts of a task file: give task_file too")
+            raise InputError("a verifier file judges the prompts of a task file: give task_file too")
         return base
     own = bool(config.verifier_file)
     tasks = read_tasks(config.task_file, verifier=config.verifier, own_code=own)
@@ -250,13 +264,15 @@ def task_of(config: RunConfig) -> Task:
 def own_verifier(path: str) -> Sandbox:
     """Start a verifier of the user's; ValueError unless the operator allowed code and the file defines verify()."""
     if not code_allowed():
-        raise ValueError(
-            "verifier files run code on this machine and are not allowed here: the operator allows them with the "
-            "environment variable GRPO_LAB_ALLOW_CODE=1"
+        raise InputError(
+            "verifier files run code on this machine and are not allowed here: the operator allows "
+            "them with the environment variable GRPO_LAB_ALLOW_CODE=1"
         )
     place = Path(path).expanduser()
     if not place.is_file():
-        raise ValueError(f"there is no verifier file {path!r}: give the path of a Python file that defines verify()")
+        raise InputError(
+            "there is no verifier file {path!r}: give the path of a Python file that defines verify()", path=path
+        )
     sandbox = Sandbox(place.resolve(), Limits())
     sandbox.start()
     return sandbox

@@ -40,6 +40,7 @@ from grpo_core.live.draws import Draw, join_draws, with_none
 from grpo_core.live.engines import Engine, Prompts, Reference, make_engine
 from grpo_core.live.evaluate import evaluate
 from grpo_core.live.faults import faulty_rewards
+from grpo_core.live.memory import out_of_memory
 from grpo_core.live.model import Policy, device_name, start_policy, use_threads
 from grpo_core.live.pretrained import check_start
 from grpo_core.live.reward_model import first_labels, reward_model_metrics, reward_model_of
@@ -98,7 +99,7 @@ def train(
         reason = f"Step {run.step + 1} cannot be taken: {error}. The weights are those of step {run.step}."
         yield run.event("end", state="failed", reason=reason + keeper.advice(), cause="diverged", **keeper.way_back())
         return
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, OSError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
         yield run.event("end", state="failed", reason=_memory_words(run), cause="out_of_memory", **keeper.way_back())
@@ -139,7 +140,8 @@ class _Keeper:
             self.checkpoints.save(*self.run.snapshot())
             self._saved = self.run.events
         except OSError as error:
-            yield self.run.event("notice", text=f"The checkpoint of step {self.run.step} could not be written: {error}")
+            text = f"The checkpoint of step {self.run.step} could not be written: {error}"
+            yield self.run.event("notice", name="checkpoint", reason=error.strerror or str(error), text=text)
             self._saved = self.run.events
 
     def way_back(self) -> dict[str, Any]:
@@ -152,12 +154,6 @@ class _Keeper:
         step = self.way_back().get("checkpoint")
         start = f" Go on from the checkpoint of step {step}" if step is not None else " Begin again"
         return f"{start} with a learning rate below {self.run.config.learning_rate:g}."
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Say whether an error means that memory is used up: it has another name on every device."""
-    signs = ("out of memory", "can't allocate memory", "not enough memory")
-    return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in signs)
 
 
 def _memory_words(run: "Run") -> str:

@@ -11,9 +11,10 @@ from torch import Tensor
 from grpo_core import GroupBatch, Objective, batch_statistics, loss_terms
 from grpo_core.live.engines import Engine
 from grpo_core.live.rollout import Rollout
+from grpo_core.messages import InputError, Spoken
 
 
-class DivergedError(ArithmeticError):
+class DivergedError(Spoken, ArithmeticError):
     """The loss or its gradient is no longer a finite number; the weights are those of the last good step."""
 
 
@@ -63,7 +64,11 @@ class Optimizer:
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over a snapshot, in place; ValueError when it belongs to another model."""
         if tensors["weights"].shape != self.weights.shape:
-            raise ValueError(f"it holds {tensors['weights'].numel()} numbers, the model learns {self.weights.numel()}")
+            raise InputError(
+                "it holds {got} numbers, the model learns {wanted}",
+                got=tensors["weights"].numel(),
+                wanted=self.weights.numel(),
+            )
         with torch.no_grad():
             self.weights.copy_(tensors["weights"])
             self._round()
@@ -77,7 +82,7 @@ class Optimizer:
             self.gradient.copy_(self._rounded[1])
         norm = float(torch.linalg.vector_norm(self.gradient))
         if not math.isfinite(norm):
-            raise DivergedError(f"the gradient's norm is {norm}")
+            raise DivergedError("the gradient's norm is {norm}", norm=norm)
         if norm > max_norm:
             self.gradient.mul_(max_norm / (norm + 1e-6))
         self._adam.param_groups[0]["lr"] = learning_rate
@@ -193,7 +198,7 @@ def update(
         terms = loss_terms(batch, objective)
         loss = float(terms.loss.detach())
         if not math.isfinite(loss):
-            raise DivergedError(f"the loss is {loss}")
+            raise DivergedError("the loss is {loss}", loss=loss)
         optimizer.zero()
         if terms.loss.requires_grad:
             terms.loss.backward()

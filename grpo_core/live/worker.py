@@ -23,6 +23,7 @@ from typing import Any
 from grpo_core.live.checkpoints import CheckpointError, checkpoints_of
 from grpo_core.live.commands import Command
 from grpo_core.live.config import RunConfig
+from grpo_core.live.memory import out_of_memory
 from grpo_core.live.store import ACTIVE, HEARTBEAT_SECONDS, RunStore, RunStoreError
 
 POLL_SECONDS = 0.1
@@ -152,7 +153,7 @@ def _beat(store: RunStore, run_id: str, mailbox: Mailbox, over: threading.Event)
 
 def _reason(error: Exception) -> str:
     """Say in words why a run failed."""
-    if "out of memory" in str(error).lower() or isinstance(error, MemoryError):
+    if out_of_memory(error):
         return "The device ran out of memory. Lower the group size, the prompts per step or the new tokens."
     return f"{type(error).__name__}: {error}"
 

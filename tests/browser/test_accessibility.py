@@ -141,7 +141,7 @@ def test_the_token_table_is_one_stop_of_the_tab_key_and_is_walked_by_arrows(page
     opened(page, f"{app_url}/loss?tok=1,3")
     tokens = page.locator(".tt-token")
     tokens.first.wait_for()
-    assert page.locator(".tt-token[tabindex='0']").count() == 1
+    expect(page.locator(".tt-token[tabindex='0']")).to_have_count(1)
     stop = page.locator(".tt-token[tabindex='0']")
     stop.focus()
     page.keyboard.press("Home")
@@ -151,7 +151,7 @@ def test_the_token_table_is_one_stop_of_the_tab_key_and_is_walked_by_arrows(page
     page.keyboard.press("ArrowDown")
     page.wait_for_function("new URLSearchParams(location.search).get('tok')?.startsWith('2,')")
     expect(page.locator(".tt-token:focus")).to_have_attribute("aria-selected", "true")
-    assert page.locator(".tt-token[tabindex='0']").count() == 1
+    expect(page.locator(".tt-token[tabindex='0']")).to_have_count(1)
 
 
 def test_a_formula_that_scrolls_is_reached_by_the_keyboard(new_context, app_url):

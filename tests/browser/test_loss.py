@@ -70,7 +70,7 @@ def test_arrow_keys_walk_through_the_tokens(page, app_url):
     address(page, "tok", "4,6")
     expect(heading(page, 4, 6).first).to_be_visible()
     expect(token(page, 4, 6)).to_be_focused()
-    assert page.locator(f"{TABLE} .tt-token[tabindex='0']").count() == 1
+    expect(page.locator(f"{TABLE} .tt-token[tabindex='0']")).to_have_count(1)
 
 
 def test_the_tokens_follow_a_slider_while_it_is_dragged(page, app_url):
