@@ -34,7 +34,8 @@ Row = dict[str, Any]
 class Look:
     """A run as it stands. `curves`: one list a metric, in step with each other; each point the mean of `every` steps.
 
-    `start` and `last`: the newest events of their kind ({} before there is one). `version` changes when anything does.
+    `notices`: what went wrong without ending the run. `start` and `last`: the newest events of their kind ({} before
+    there is one). `version` changes when anything does.
     `problem`: why the newest reading failed, "" when it did not; the rest is then what was read before.
     """
 
@@ -44,6 +45,7 @@ class Look:
     every: int
     evaluations: tuple[Row, ...]
     commands: tuple[Row, ...]
+    notices: tuple[Row, ...]
     start: Row
     last: Row
     problem: str = ""
@@ -136,6 +138,7 @@ class _Memory:
         self.count = 0
         self.evaluations: list[Row] = []
         self.commands: list[Row] = []
+        self.notices: list[Row] = []
         self.start: Row = {}
         self.last: Row = {}
         self.newest: Look | None = None
@@ -179,6 +182,8 @@ class _Memory:
             if row.get("name") == "continued":
                 self._go_back(int(row["step"]))
             self.commands.append(row)
+        elif kind == "notice":
+            self.notices.append(row)
         elif kind == "start":
             if self.start:  # without a checkpoint, a run that goes on begins anew
                 self._go_back(-1)
@@ -192,6 +197,7 @@ class _Memory:
         self.last = {name: column[-1] for name, column in self.columns.items()} if self.count else {}
         self.evaluations = [row for row in self.evaluations if row["step"] <= step]
         self.commands = [row for row in self.commands if row["step"] <= step]
+        self.notices = [row for row in self.notices if row["step"] <= step]
         self.forget_groups = True
 
     def _append(self, row: Row) -> None:
@@ -221,6 +227,7 @@ class _Memory:
             every=every,
             evaluations=tuple(spread(self.evaluations, EVENTS)),
             commands=tuple(self.commands[-EVENTS:]),
+            notices=tuple(self.notices[-EVENTS:]),
             start=self.start,
             last=self.last,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.live import after, models, scenarios
+from app.live import after, models, notices, scenarios
 from app.live.changes import pace_label, pace_name, pace_of
 from app.live.curves import charts
 from app.live.orders import PACE, command, say_refused, start
@@ -134,4 +134,5 @@ def messages(source: Reader, look: Look | None) -> None:
         st.info(t("runs.in_line"), icon=":material/queue:")
     elif run.state == "queued" or (run.active and not look.step):
         st.info(prose("live", "starting"), icon=":material/hourglass_top:")
+    notices.show(source, look)
     models.show_troubles(look.last)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 from app import live_form
 from app.figures.live import Stamp
-from app.live_reader import Look
+from app.live_reader import Look, Row
 from app.numbers import short
 from app.words import known, t
 from grpo_core.live.config import RunConfig
@@ -26,17 +27,26 @@ def settings_at(look: Look, step: int | None = None) -> RunConfig:
 
 
 def stamps(look: Look | None, by: str) -> list[Stamp]:
-    """Return the commands of a run where they took effect."""
-    taken = [row for row in (look.commands if look else ()) if "refused" not in row]
-    return [Stamp(float(row[by]), words) for row in taken for words in command_words(row)]
+    """Return the commands of a run where they took effect, and its notices, of those in a row the first."""
+    if look is None:
+        return []
+    taken = [row for row in look.commands if "refused" not in row]
+    rows = sorted([*taken, *look.notices], key=lambda row: int(row.get("seq", 0)))
+    told = [row for before, row in pairwise([{}, *rows]) if not (_is_notice(row) and _is_notice(before))]
+    return [Stamp(float(row[by]), words) for row in told for words in command_words(row)]
 
 
-def command_words(row: dict[str, Any]) -> list[str]:
-    """Return a command in a word or two, one for each setting it changed."""
+def _is_notice(row: Row) -> bool:
+    return row.get("event") == "notice"
+
+
+def command_words(row: Row) -> list[str]:
+    """Return a command or a notice in a word or two, one for each setting it changed."""
     name, value = str(row.get("name")), row.get("value")
     if name == "set" and isinstance(value, dict):
         return [_set_words(setting, wish) for setting, wish in value.items()]
-    return [t(f"live.cmd.{name}") if known(f"live.cmd.{name}") else re.sub(r"\W", " ", name)]
+    key = f"live.notice.stamp.{name}" if _is_notice(row) else f"live.cmd.{name}"
+    return [t(key) if known(key) else re.sub(r"\W", " ", name)]
 
 
 def _set_words(setting: str, wish: Any) -> str:
