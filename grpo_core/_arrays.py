@@ -97,8 +97,9 @@ def _range_text(low: float, high: float, open_low: bool) -> Message:
         return Message("a finite number")
     if high == math.inf:
         return Message("finite and above {low:g}" if open_low else "finite and at least {low:g}", low=low)
-    inside = "between {low:g} and {high:g}, {low:g} itself excluded" if open_low else "between {low:g} and {high:g}"
-    return Message(inside, low=low, high=high)
+    if open_low:
+        return Message("between {low:g} and {high:g}, {low:g} itself excluded", low=low, high=high)
+    return Message("between {low:g} and {high:g}", low=low, high=high)
 
 
 def one_of(value: Any, name: str, accepted: tuple[str, ...]) -> str:

@@ -92,17 +92,34 @@ def message_from(data: Any, text: str) -> str:
     return found if found == text else text
 
 
+def remember(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return entries as plain data: beside texts that are Messages, "said" keeps their templates and values."""
+    said = {name: text.to_data() for name, text in entries.items() if isinstance(text, Message)}
+    return {**entries, "said": said} if said else dict(entries)
+
+
+def recall(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries that `remember` wrote, or that somebody else did: texts are Messages where "said" fits."""
+    found = dict(entries)
+    said = found.pop("said", None)
+    for name, data in said.items() if isinstance(said, Mapping) else ():
+        if isinstance(found.get(name), str):
+            found[name] = message_from(data, found[name])
+    return found
+
+
 def _again(data: Mapping[str, Any]) -> Message:
     return _read(data, 1000)
 
 
 def _read(data: Any, depth: int) -> Message:
-    if depth == 0 or not isinstance(data["template"], str):
-        raise ValueError
+    template = data["template"]
+    if depth == 0 or any(form or conversion for *_, form, conversion in Formatter().parse(template)):
+        raise ValueError  # a width of a million would be a text of a million letters
     values = {
         str(name): text if isinstance(text, str) else _read(text, depth - 1) for name, text in data["values"].items()
     }
-    return Message(data["template"], **values)
+    return Message(template, **values)
 
 
 def _filled(template: str, values: Mapping[str, Any]) -> tuple[str, dict[str, str]]:

@@ -11,6 +11,7 @@ import numpy as np
 from grpo_core._arrays import Array, as_data, namespace, number, one_of, stop_gradient, whole_number
 from grpo_core.advantages import mixed_group_probability
 from grpo_core.kl import categorical_kl
+from grpo_core.messages import InputError
 from grpo_core.policies import log_softmax
 from grpo_core.ratios import LOG_RATIO_CAP
 
@@ -192,8 +193,10 @@ def _prompt_weights(weights: Sequence[float] | None, count: int) -> np.ndarray:
         return np.full(count, 1.0 / count)
     values = np.array([number(w, "weights", low=0.0) for w in weights])
     if len(values) != count or values.sum() == 0:
-        raise ValueError(
-            f"weights must have one number for each of the {count} prompts, not all 0; got {weights!r:.80}"
+        raise InputError(
+            "weights must have one number for each of the {count} prompts, not all 0; got {weights!r:.80}",
+            count=count,
+            weights=weights,
         )
     return values / values.sum()
 
@@ -260,7 +263,9 @@ def budget_splits(
     for value in group_sizes:
         size = whole_number(value, "group_sizes", low=1)
         if size > total:
-            raise ValueError(f"group_sizes must not exceed the budget of {total} completions, got {size}")
+            raise InputError(
+                "group_sizes must not exceed the budget of {total} completions, got {size}", total=total, size=size
+            )
         chances = np.atleast_1d(np.asarray(mixed_group_probability(p, size), dtype=float))
         mixed, prompts = float(_prompt_weights(weights, len(chances)) @ chances), total // size
         groups = prompts * mixed
@@ -282,8 +287,8 @@ def pass_at_k(samples: int, correct: Array, *, k: int) -> Array:
     """
     n, size = whole_number(samples, "samples", low=1), whole_number(k, "k", low=1)
     if size > n:
-        raise ValueError(
-            f"k must not exceed the {n} samples, got {k}: there is no unbiased estimate from fewer samples"
+        raise InputError(
+            "k must not exceed the {n} samples, got {k}: there is no unbiased estimate from fewer samples", n=n, k=k
         )
     c = _correct(correct, n)
     xp = namespace(c)
@@ -311,5 +316,9 @@ def _correct(correct: Array, samples: int) -> Array:
     c = as_data(correct, "correct")
     xp = namespace(c)
     if not bool(xp.all((c >= 0) & (c <= samples) & (c == xp.floor(c)))):
-        raise ValueError(f"correct must hold whole numbers between 0 and the {samples} samples, got {correct!r:.80}")
+        raise InputError(
+            "correct must hold whole numbers between 0 and the {samples} samples, got {correct!r:.80}",
+            samples=samples,
+            correct=correct,
+        )
     return c

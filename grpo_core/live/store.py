@@ -241,10 +241,11 @@ class RunStore:
         """
         row = {name: value for name, value in about.items() if name in _RUNS.c}
         with self._write() as db:
-            run_id = _insert_run(db, _stored_config(config), changed="{}", run_id=_free_id(db, str(about.get("run"))))
+            settings = _stored_config(config)
+            run_id = _insert_run(db, settings, changed="{}", run_id=_free_id(db, str(about.get("run"))))
             created = row.pop("created", None) or time.time()
             size = sum(map(len, groups.values()))
-            steps = row.pop("steps", 0) or int(config.get("steps", 0) or 0)
+            steps = row.pop("steps", 0) or settings.steps
             own = {"created": created, "steps": steps, "group_bytes": size, "place": None}
             values = {**row, **own, **_why(row.get("reason", ""))}
             db.execute(_RUNS.update().where(_RUNS.c.id == run_id).values(**values))
