@@ -262,7 +262,7 @@ def multi_reward_advantages(
     each = [group_advantages(parts[..., f], ddof=spec.ddof, eps=spec.eps).advantages for f in range(parts.shape[-1])]
     total = xp.sum(xp.stack(each, axis=-1) * _part_weights(parts, weights), axis=-1)
     total = xp.where(scored, total, xp.full_like(total, math.nan))
-    statistics = compute_advantages(summed, replace(spec, whitening=None))
+    statistics = group_advantages(summed, ddof=spec.ddof, eps=spec.eps, scale=spec.scale)  # whatever the estimator
     if spec.whitening is not None:
         if lengths is None:
             raise InputError("lengths must be given to whiten over tokens")

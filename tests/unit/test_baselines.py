@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -161,6 +162,15 @@ class TestMultiRewardAdvantages:
             multi_reward_advantages(backend.array(self.PARTS), spec).advantages,
             [[1 / scale, -1 / scale], [2 / scale, -2 / scale]],
         )
+
+    @pytest.mark.parametrize("estimator", ESTIMATORS)
+    def test_normalise_then_sum_has_a_baseline_of_its_own(self, backend, estimator):
+        spec = AdvantageSpec(ddof=0, eps=0.0, reward_aggregation="normalize_then_sum")
+        other = dataclasses.replace(spec, estimator=estimator)
+        expected = multi_reward_advantages(backend.array(self.PARTS), spec)
+        found = multi_reward_advantages(backend.array(self.PARTS), other)
+        backend.check(found.advantages, expected.advantages)
+        backend.check(found.std, expected.std)
 
     def test_unknown_aggregation(self):
         with pytest.raises(ValueError, match="reward_aggregation must be one of"):
