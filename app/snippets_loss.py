@@ -18,7 +18,7 @@ def setup(lens: Lens) -> str:
     options, uniform = [], ""
     if lens.spec.estimator == "greedy_baseline":
         options.append(f"greedy_rewards=[{float(lens.values['greedy'])!r}]")
-    if lens.objective.surrogate == "clip_cov":
+    if _draws(lens):
         uniform = f"""
 draw = np.random.default_rng({lens.values["draw"]}).random(batch.logp.shape)
 batch = dataclasses.replace(batch, uniform=draw)"""
@@ -32,8 +32,8 @@ batch = GroupBatch.from_groups({arguments}){uniform}"""
 def imports(lens: Lens, *more: str) -> str:
     """Return the import lines that `setup` needs, and `more` names of the core."""
     names = {"AdvantageSpec", "Group", "GroupBatch", "Objective", *more}
-    names |= {"Whitening"} if lens.spec.whitening is not None else set()
-    drawn = "import dataclasses\nimport numpy as np\n" if lens.objective.surrogate == "clip_cov" else ""
+    names.update(_extra(lens))
+    drawn = "import dataclasses\nimport numpy as np\n" if _draws(lens) else ""
     return f"{drawn}from grpo_core import {', '.join(sorted(names))}"
 
 
@@ -60,7 +60,8 @@ print(-float(gradients_of(terms).total[{at.completion}, {at.position}]))  # comp
 
 def compare(first: Lens, second: Lens) -> str:
     """Return both losses and how much of all pull moves between them."""
-    return f"""{imports(second, "loss_terms", *_extra(first))}
+    drawn = second if _draws(second) else first
+    return f"""{imports(drawn, "loss_terms", *_extra(first), *_extra(second))}
 from grpo_core.token_gradients import token_gradients
 
 {setup(first)}
@@ -71,6 +72,11 @@ print(float(loss_terms(batch, objective).loss))
 second = -token_gradients(batch, objective).total
 print(float(loss_terms(batch, objective).loss))
 print(float(abs(second - first).sum()))"""
+
+
+def _draws(lens: Lens) -> bool:
+    """Return whether the objective drops tokens at random."""
+    return lens.objective.surrogate == "clip_cov"
 
 
 def _extra(lens: Lens) -> list[str]:

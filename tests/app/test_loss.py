@@ -397,9 +397,15 @@ def test_the_snippet_prints_the_loss_and_the_pull(recipe):
         assert printed(snippets_loss.pull(lens, at)) == pytest.approx([float(lens.terms.loss), at.pull], abs=1e-12)
 
 
-@pytest.mark.parametrize("other", [name for k, name in enumerate(RECIPES) if k % 4 == 0])
-def test_the_snippet_of_a_comparison_prints_both_losses(other):
-    pair = explain.comparison(lens_of("one-of-eight", recipe="trl_dapo", other=other)).pair
+@pytest.mark.parametrize(
+    ("recipe", "other"),
+    [
+        *(("trl_dapo", name) for k, name in enumerate(RECIPES) if k % 4 == 0),
+        *(pair for name in ("verl_clip_cov", "verl_gdpo") for pair in ((name, "trl_dapo"), ("trl_dapo", name))),
+    ],
+)
+def test_the_snippet_of_a_comparison_prints_both_losses(recipe, other):
+    pair = explain.comparison(lens_of("one-of-eight", recipe=recipe, other=other)).pair
     first, second = pair.pulls
     expected = [float(pair.first.terms.loss), float(pair.second.terms.loss), float(np.abs(second - first).sum())]
     assert printed(snippets_loss.compare(pair.first, pair.second)) == pytest.approx(expected, abs=1e-12)
