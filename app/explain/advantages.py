@@ -143,7 +143,7 @@ def compared_table(lens: Lens) -> Table:
 
 def rates(lens: Lens) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[float, float, float]]:
     """Return success rates, both advantages there, and the point in focus."""
-    q = np.linspace(0.01, 0.99, 99)
+    q = np.linspace(0.01, 0.99, 197)
     success, failure = binary_advantages(q)
     at = min(max(float(lens.values["p"]), 0.01), 0.99)
     own = binary_advantages(np.array([at]))

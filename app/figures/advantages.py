@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.figures.base import Figure, Palette, axis, figure, floats, layout, line, note, rule
+from app.figures.base import Figure, Palette, axis, figure, floats, layout, line, note, rule, text_on
 from app.numbers import MISSING, plain, signed
 from app.words import t
 
@@ -23,25 +23,27 @@ def bars(
     unit = t("axis.advantage_std") if scaled else t("axis.advantage")
     data = [_stems(colors, at, rewards, mean), _dots(colors, at, rewards, advantages)]
     data += [_bars(colors, at, advantages, scored)]
-    low, high = _padded(np.append(rewards[scored], [0.0, 1.0]), 0.12)
-    top, bottom = [0.66, 1.0], [0.0, 0.54]
+    reach = _padded(np.append(rewards[scored], [0.0, 1.0]), 0.12)
     shapes, notes = _mean_band(colors, mean, std) if scored.any() else ([], [])
-    notes += [
-        note(t("chart.unscored"), int(at[i]), 0, colors.muted, yref="y2", yshift=10) for i in np.flatnonzero(~scored)
-    ]
     return figure(
         data,
         layout(
-            colors,
-            height=430,
-            shapes=shapes,
-            annotations=notes,
-            margin={"l": 8, "r": 84, "t": 10, "b": 8},
+            colors, height=430, shapes=shapes, annotations=[*notes, *_unscored(colors, at, scored)],
+            margin={"l": 8, "r": 100, "t": 10, "b": 8},
             xaxis=_completions(colors, at, anchor="y2"),
-            yaxis=axis(colors, t("axis.reward"), domain=top, range=[low, high], zeroline=False, nticks=4),
-            yaxis2=axis(colors, unit, domain=bottom, range=_padded(np.append(advantages, [0.0]), 0.16, least=0.5)),
+            yaxis=axis(colors, t("axis.reward"), domain=[0.66, 1.0], range=reach, zeroline=False, nticks=4),
+            yaxis2=axis(colors, unit, domain=[0.0, 0.54],
+                        range=_padded(np.append(advantages, [0.0]), 0.16, least=0.5)),
         ),
-    )
+    )  # fmt: skip
+
+
+def _unscored(colors: Palette, at: np.ndarray, scored: np.ndarray) -> list[dict]:
+    """Return the word for every completion without a score, upright where there are many."""
+    turned: dict = {"textangle": -90, "yshift": 30} if len(at) > 12 else {"yshift": 10}
+    return [
+        note(t("chart.unscored"), int(at[i]), 0, colors.muted, yref="y2", **turned) for i in np.flatnonzero(~scored)
+    ]
 
 
 def _stems(colors: Palette, at: np.ndarray, rewards: np.ndarray, mean: float) -> dict:
@@ -87,8 +89,9 @@ def _mean_band(colors: Palette, mean: float, std: float) -> tuple[list, list]:
          "line": {"width": 0}, "layer": "below"},
         rule(colors, **base, y0=mean, y1=mean),
     ]  # fmt: skip
-    place = {"xref": "paper", "xanchor": "left", "yref": "y"}
-    return shapes, [note(t("chart.mean", value=plain(mean)), 1.01, mean, colors.muted, **place)]
+    place = {"xref": "paper", "xanchor": "left", "yref": "y", "align": "left"}
+    text = f"{t('chart.mean', value=plain(mean))}<br>{t('chart.std', value=plain(std))}"
+    return shapes, [note(text, 1.01, mean, colors.muted, **place)]
 
 
 def _completions(colors: Palette, at: np.ndarray, **more: object) -> dict:
@@ -107,42 +110,47 @@ def _padded(values: np.ndarray, share: float, *, least: float = 0.0) -> list[flo
 
 def estimators(colors: Palette, names: Sequence[str], table: np.ndarray) -> Figure:
     """Return the same group under several estimators: one row each, `table` (estimators, G)."""
-    size = max(float(np.abs(table).max()), 1e-9)
     columns, rows = np.arange(1, table.shape[1] + 1), list(range(len(names)))
-    digits = 3 if len(columns) <= 8 else 1
-    text = [[signed(v, digits) for v in row] for row in table]
-    heat = {
-        "type": "heatmap", "z": [floats(row) for row in table], "x": floats(columns), "y": rows, "zmin": -size,
-        "zmax": size, "colorscale": colors.signed_scale, "showscale": False, "xgap": 3, "ygap": 3, "hoverinfo": "skip",
-    }  # fmt: skip
-    annotations = [
-        note(text[i][j], int(columns[j]), i, _on(colors, table[i, j] / size), size=14)
-        for i in range(len(names))
-        for j in range(len(columns))
-        if len(columns) <= 16
-    ]
+    few = len(columns) <= 16
     return figure(
-        [heat],
+        [_heat(colors, columns, names, table, few)],
         layout(
-            colors,
-            height=70 + (62 if len(names) <= 5 else 46) * len(names),
-            annotations=annotations,
+            colors, height=70 + (62 if len(names) <= 5 else 46) * len(names),
+            annotations=_cells(colors, columns, table) if few else [],
             xaxis=_completions(colors, columns, side="top"),
-            yaxis=axis(
-                colors,
-                range=[len(rows) - 0.5, -0.5],
-                showgrid=False,
-                zeroline=False,
-                tickvals=rows,
-                ticktext=list(names),
-            ),
+            yaxis=axis(colors, range=[len(rows) - 0.5, -0.5], showgrid=False, zeroline=False, tickvals=rows,
+                       ticktext=list(names)),
         ),
-    )
+    )  # fmt: skip
+
+
+def _heat(colors: Palette, columns: np.ndarray, names: Sequence[str], table: np.ndarray, few: bool) -> dict:
+    """Return the table as colours; numbers that do not fit into the cells are told on hover."""
+    size, gap = max(float(np.abs(table).max()), 1e-9), 3 if few else 1
+    said = [[f"{name}<br>{signed(v)}" for v in row] for name, row in zip(names, table, strict=True)]
+    hover = {"hoverinfo": "skip"} if few else {"customdata": said, "hovertemplate": "%{customdata}<extra></extra>"}
+    return {
+        "type": "heatmap", "z": [floats(row) for row in table], "x": floats(columns), "y": list(range(len(names))),
+        "zmin": -size, "zmax": size, "colorscale": colors.signed_scale, "showscale": False, "xgap": gap, "ygap": 3,
+        **hover,
+    }  # fmt: skip
+
+
+def _cells(colors: Palette, columns: np.ndarray, table: np.ndarray) -> list[dict]:
+    """Return the numbers of the cells, in as many decimals as there is room for."""
+    size, digits = max(float(np.abs(table).max()), 1e-9), 3 if len(columns) <= 8 else 1
+    return [
+        note(
+            signed(value, digits), int(columns[j]), i, _on(colors, value / size), size=14 if len(columns) <= 12 else 11
+        )
+        for i, row in enumerate(table)
+        for j, value in enumerate(row)
+    ]
 
 
 def _on(colors: Palette, share: float) -> str:
     """Return a text colour that is readable on a signed heat cell."""
-    return "#FFFFFF" if abs(share) > 0.55 else colors.ink
+    return text_on(colors.sign(share), abs(share), page=colors.page) if abs(share) > 0.3 else colors.ink
 
 
 def rates(
@@ -154,75 +162,66 @@ def rates(
         line(q, failure, colors.down, hovertemplate=t("hover.failure")),
         _marks(colors, [at[0], at[0]], [at[1], at[2]], [colors.up, colors.down]),
     ]
-    side = "left" if at[0] < 0.6 else "right"
-    shift = 10 if side == "left" else -10
-    notes = [
-        note(
-            signed(value),
-            at[0],
-            value,
-            colors.sign_text(value),
-            size=14,
-            xanchor=side,
-            xshift=shift,
-            yshift=10 if value > 0 else -12,
-        )
-        for value in at[1:]
-        if abs(value) < 5
-    ]
-    notes += [
-        note(t("chart.success"), 0.5, 4.2, colors.up_text, size=13),
-        note(t("chart.failure"), 0.5, -4.2, colors.down_text, size=13),
-    ]
     return figure(
         data,
         layout(
-            colors,
-            height=400,
-            annotations=notes,
+            colors, height=400,
+            annotations=[*_rate_names(colors, q, success, failure, at[0]), *_rate_values(colors, at)],
             shapes=[rule(colors, x0=at[0], x1=at[0], y0=0, y1=1, yref="paper")],
             xaxis=axis(colors, t("axis.success_rate"), range=[0, 1], zeroline=False),
             yaxis=axis(colors, t("axis.advantage_std"), range=[-5, 5]),
         ),
-    )
+    )  # fmt: skip
+
+
+def _rate_names(colors: Palette, q: np.ndarray, success: np.ndarray, failure: np.ndarray, at: float) -> list[dict]:
+    """Return each curve's name beside it, on the side where the slider's point is not."""
+    k = int(np.argmin(np.abs(q - (0.75 if at < 0.55 else 0.25))))
+    return [
+        note(t("chart.success"), float(q[k]), float(success[k]), colors.up_text, size=14, yshift=16),
+        note(t("chart.failure"), float(q[k]), float(failure[k]), colors.down_text, size=14, yshift=-16),
+    ]
+
+
+def _rate_values(colors: Palette, at: tuple[float, float, float]) -> list[dict]:
+    side, shift = ("left", 10) if at[0] < 0.6 else ("right", -10)
+    return [
+        note(signed(value), at[0], value, colors.sign_text(value), size=14, xanchor=side, xshift=shift,
+             yshift=10 if value > 0 else -12)
+        for value in at[1:]
+        if abs(value) < 5
+    ]  # fmt: skip
 
 
 def mixed(
     colors: Palette, p: np.ndarray, curves: Sequence[tuple[int, np.ndarray]], *, at: tuple[float, float], size: int
 ) -> Figure:
     """Return the probability of a mixed group against p for several group sizes; `size` is the one in focus."""
-    data, notes = [], []
-    for g, values in curves:
-        own = g == size
-        data.append(line(p, values, colors.up if own else colors.old, width=3.5 if own else 1.5, hoverinfo="skip"))
-        if not own:
-            notes.append(_curve_name(colors, g, p, values, rank=len(notes)))
+    others = [(g, values) for g, values in curves if g != size]
+    data = [
+        line(p, values, colors.up if g == size else colors.old, width=3.5 if g == size else 1.5, hoverinfo="skip")
+        for g, values in curves
+    ]
     data.append(_marks(colors, [at[0]], [at[1]], [colors.up]))
-    side = "left" if at[0] < 0.6 else "right"
-    notes.append(
-        note(
-            f"G = {size}: {plain(at[1])}",
-            at[0],
-            at[1],
-            colors.up_text,
-            size=14,
-            xanchor=side,
-            xshift=12 if side == "left" else -12,
-            yshift=-14 if at[1] > 0.15 else 16,
-            bgcolor=colors.page,
-        )
-    )
+    names = [_curve_name(colors, g, p, values, rank=k) for k, (g, values) in enumerate(others)]
     return figure(
         data,
         layout(
-            colors,
-            height=400,
-            annotations=notes,
+            colors, height=400, annotations=[*names, _mixed_value(colors, at, size)],
             shapes=[rule(colors, x0=at[0], x1=at[0], y0=0, y1=1, yref="paper")],
             xaxis=axis(colors, t("axis.p"), range=[0, 1], zeroline=False),
             yaxis=axis(colors, t("axis.mixed"), range=[0, 1.06], zeroline=False),
         ),
-    )
+    )  # fmt: skip
+
+
+def _mixed_value(colors: Palette, at: tuple[float, float], size: int) -> dict:
+    """Return the probability at the slider's point, on the side with more room."""
+    side, shift = ("left", 12) if at[0] < 0.6 else ("right", -12)
+    return note(
+        f"G = {size}: {plain(at[1])}", at[0], at[1], colors.up_text, size=14, xanchor=side, xshift=shift,
+        yshift=-14 if at[1] > 0.15 else 16, bgcolor=colors.page,
+    )  # fmt: skip
 
 
 def _curve_name(colors: Palette, size: int, p: np.ndarray, values: np.ndarray, *, rank: int) -> dict:

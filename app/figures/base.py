@@ -134,6 +134,23 @@ def rule(colors: Palette, **more: Any) -> dict[str, Any]:
     return {"type": "line", "layer": "below", "line": {"color": colors.zero, "width": 1, "dash": "dot"}, **more}
 
 
+def text_on(fill: str, share: float = 1.0, *, page: str = "#FFFFFF") -> str:
+    """Return black or white, whichever is easier to read on a page that `fill` covers to a `share` of 0 to 1."""
+    light = sum(w * _linear(share * f + (1 - share) * p) for w, f, p in zip(_SEEN, _rgb(fill), _rgb(page), strict=True))
+    return "#000000" if (light + 0.05) / 0.05 > 1.05 / (light + 0.05) else "#FFFFFF"
+
+
+_SEEN = (0.2126, 0.7152, 0.0722)  # how much red, green and blue count for the eye (WCAG)
+
+
+def _rgb(color: str) -> list[float]:
+    return [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+
+
+def _linear(part: float) -> float:
+    return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+
+
 def floats(values: Any) -> list[float]:
     """Return values as plain floats, which serialise fastest."""
     return [float(v) for v in values]
