@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from app.words import spoken
-from grpo_core import get_recipe
+from grpo_core import RECIPES, get_recipe
 
 
 def recipe_title(name: str) -> str:
-    """Return a recipe's title."""
-    return spoken(f"recipe.{name}.title") or get_recipe(name).title
+    """Return a recipe's title; of one that only another version has, its name."""
+    return spoken(f"recipe.{name}.title") or (get_recipe(name).title if name in RECIPES else name)
 
 
 def recipe_note(name: str) -> str:

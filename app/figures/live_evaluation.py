@@ -165,7 +165,7 @@ def strata(colors: Palette, before: Sequence[Row], now: Sequence[Row], *, by: st
 def _position(row: Row) -> int:
     """Return the first number of a part's name, to put "5-8" before "9-16"."""
     digits = str(row["value"]).split("-")[0].rstrip("+")
-    return int(digits) if digits.isdigit() else 0
+    return int(digits) if digits.isdecimal() else 0
 
 
 def _bars(colors: Palette, order: Sequence[str], rows: Sequence[Row], color: str, name: str) -> Trace:

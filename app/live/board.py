@@ -99,7 +99,7 @@ def status(look: Look | None) -> str:
     color, icon = STATES[run.state]
     parts = [f":{color}-badge[:material/{icon}: {t(f'live.state.{run.state}')}]"]
     parts.append(f":gray-badge[{t('live.status.step', step=run.step, steps=run.steps)}]")
-    if "step_time" in look.last:
+    if look.last.get("step_time") is not None:
         milliseconds = f"{1000 * look.last['step_time']:.0f}"
         parts.append(f":gray-badge[{t('live.status.ms', ms=milliseconds)}]")
     if run.device:

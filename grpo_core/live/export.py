@@ -31,6 +31,8 @@ DEPTH = 6
 """zlib level of the lines; the weights of a model are stored as they are."""
 
 
+LATEST = 1e11
+"""No run began or ended later: in the year 5138. Not every system can write the date of a later second."""
 _TEXTS = {"run": 40, "reason": 2000, "device": 200, "name": 120, "note": 2000}
 """The texts of a manifest that a store keeps, and how long they may be."""
 
@@ -138,7 +140,7 @@ def _brought_in(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What a manifest says that a store keeps; what is of the wrong kind is left out."""
     found: dict[str, Any] = {}
     for name, value in recall(manifest).items():
-        if name in ("created", "started", "ended") and _is_number(value):
+        if name in ("created", "started", "ended") and _is_number(value) and 0 <= value <= LATEST:
             found[name] = float(value)
         elif name in ("step", "steps") and _is_number(value) and 0 <= value <= grpo_lab.MAX_STEP:
             found[name] = int(value)

@@ -11,6 +11,7 @@ from typing import Any
 
 from grpo_core.groups import Group
 from grpo_core.messages import InputError, Message, message_of
+from grpo_core.readers.events import check_event, check_histogram
 from grpo_core.readers.files import Files, RunFormatError, parse
 from grpo_core.readers.runs import Problem, Run
 
@@ -81,6 +82,7 @@ def group_lines(files: Files, problems: list[Problem]) -> Iterator[tuple[int, di
     for number, data in _objects(files, "groups.jsonl", problems):
         try:
             step = _whole(data.get("step"), "step")
+            check_histogram(data.get("ratio_histogram"))
             for group in data["groups"]:
                 group_of(group)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -122,7 +124,9 @@ def _events(files: Files, name: str, problems: list[Problem]) -> Iterator[dict[s
             kind = data["event"]
             if not isinstance(kind, str) or not kind.isidentifier() or len(kind) > 20:
                 raise InputError("event={kind!r:.40} is no kind of event", kind=kind)
-            yield {**data, "step": _whole(data["step"], "step"), "seq": _whole(data["seq"], "seq")}
+            event = {**data, "step": _whole(data["step"], "step"), "seq": _whole(data["seq"], "seq")}
+            check_event(event)
+            yield event
         except (KeyError, TypeError, ValueError) as error:
             problems.append(Problem(name, number, Message("no event: {error}", error=_short(error))))
 

@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 import zipfile
 
 import pytest
@@ -54,6 +55,11 @@ def rewritten(path, **changes):
             if data is not None:
                 new.writestr(name, data)
     return target
+
+
+def manifest(path):
+    with zipfile.ZipFile(path) as archive:
+        return json.loads(archive.read("manifest.json"))
 
 
 def test_a_run_is_the_same_in_another_store(source, exported, other):
@@ -171,6 +177,11 @@ def test_a_zip_that_was_cut_off_or_changed_is_refused(exported, other, tmp_path)
     refused(tmp_path / "flipped.zip", other, r"groups\.jsonl in flipped\.zip cannot be read, it is damaged")
 
 
+def event(**entries):
+    """A file of metrics with one event in it, which is a sound one but for these entries."""
+    return {"metrics.jsonl": json.dumps({"event": "step", "step": 1, "seq": 1, "seconds": 0.5, **entries}).encode()}
+
+
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
@@ -183,6 +194,23 @@ def test_a_zip_that_was_cut_off_or_changed_is_refused(exported, other, tmp_path)
         ({"metrics.jsonl": b"{}\n"}, "line 1 of metrics.jsonl is no event: 'event' is missing"),
         ({"metrics.jsonl": b'{"event": "step", "step": -1, "seq": 1}\n'}, "step=-1 is not a whole number"),
         ({"metrics.jsonl": b'{"event": "<b>", "step": 1, "seq": 1}\n'}, "is no kind of event"),
+        (event(seconds=None), "line 1 of metrics.jsonl is no event: seconds are missing"),
+        (event(seconds="x"), "seconds='x' is no number"),
+        (event(reward="abc"), "reward='abc' is no number"),
+        (event(reward=[1]), r"reward=\[1\] is no number"),
+        (event(reward=True), "reward=True is no number"),
+        (event(reward=10**400), "reward=1000000.* is no number"),
+        (event(event="eval", accuracy="x"), "accuracy='x' is no number"),
+        (event(event="eval", strata="x"), "strata='x' is no list"),
+        (event(event="eval", strata=[{"by": 5}]), "by=5 is no text"),
+        (event(event="eval", strata=[{"by": "moves"}]), "strata need by, value"),
+        (event(event="start", parameters="x"), "parameters='x' is no number"),
+        (event(event="end", checkpoint="<b>"), "checkpoint='<b>' is no number"),
+        (event(event="notice", text=5), "text=5 is no text"),
+        (event(event="command", name="set", value="x"), "value='x' is no setting"),
+        (event(event="command", name="set", value={"pace": []}), r"pace=\[\] is no setting"),
+        ({"groups.jsonl": b'{"step": 1, "groups": [], "ratio_histogram": "x"}\n'}, "edges=None is no list"),
+        ({"groups.jsonl": b'{"step":1,"groups":[],"ratio_histogram":{"edges": [[], 1], "counts": [1]}}'}, "no num"),
         ({"metrics.jsonl": b"\xff\xfe\n"}, "line 1 of metrics.jsonl is not JSON: it is not UTF-8 text"),
         ({"metrics.jsonl": b"[" * 100_000}, "line 1 of metrics.jsonl is not JSON: it is nested too deeply"),
         ({"commands.jsonl": b"3\n"}, "line 1 of commands.jsonl is not a JSON object"),
@@ -204,6 +232,20 @@ def test_a_bomb_is_not_unpacked(exported, other, monkeypatch):
     )
     monkeypatch.setattr(files, "MAX_LINE", 1_000_000)
     refused(rewritten(exported, **{"metrics.jsonl": b"0" * 2_000_000}), other, r"metrics\.jsonl in .* is too large")
+
+
+@pytest.mark.parametrize("created", [1e18, -1e18, 1e400, 10**400, float("nan"), "x"])
+def test_a_date_that_no_calendar_has_is_left_out(exported, other, created):
+    said = manifest(exported) | {"created": created, "started": created, "ended": created}
+    run = other.run(import_run(rewritten(exported, **{"manifest.json": json.dumps(said)}), other))
+    assert abs(run.created - time.time()) < 600
+    assert run.started is None
+
+
+def test_a_number_of_steps_that_is_none_is_that_of_the_settings(exported, other):
+    said, config = manifest(exported) | {"steps": "x"}, {**CONFIG.to_dict(), "steps": "abc"}
+    changed = {"manifest.json": json.dumps(said), "config.json": json.dumps(config)}
+    assert other.run(import_run(rewritten(exported, **changed), other)).steps == RunConfig().steps
 
 
 def test_settings_of_another_version_do_not_hinder(exported, other):
