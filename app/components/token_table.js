@@ -4,6 +4,7 @@
 // data.rows: [{key, name, note, texts, levels, numbers, flags, from, total, sum}]
 //   levels: -100..100, the strength of the colour; numbers: the value as text; flags: 1 saturated, 2 does not train;
 //   facts: for each token all there is to say on hovering, in the order of data.fact_names; only if there is more;
+//   ends: for each token what the step that it ends was paid, "" where none ends (process supervision only);
 //   from, total: which part of a long completion this is; key: changes when the texts do.
 // data.selected: [completion, position] or null; data.seen: the newest choice the server has answered.
 // Texts come from strangers: they are only ever set as textContent.
@@ -40,6 +41,7 @@ function build(root) {
   element("span", "tt-scale", table.foot).setAttribute("aria-hidden", "true");
   table.high = element("span", "tt-number", table.foot);
   table.hint = element("span", "tt-hint", table.foot);
+  table.ends = element("span", "tt-ends", table.foot);
   table.camera = element("button", "modebar-btn tt-camera", root);
   table.camera.type = "button";
   table.camera.tabIndex = -1;
@@ -81,6 +83,7 @@ function fill(row, spec, words, index) {
     cell.place = [index, spec.from + k];
     element("span", "tt-text", cell).textContent = text;
     element("span", "tt-value", cell);
+    element("span", "tt-paid", cell);
     row.tokens.push(cell);
   });
   const end = spec.from + spec.texts.length;
@@ -108,10 +111,14 @@ function paint(row, spec, data) {
     cell.style.color = strength ? readable(fill) : "var(--tt-ink)";
     cell.classList.toggle("saturated", Boolean(flag & 1));
     cell.classList.toggle("masked", Boolean(flag & 2));
-    const [text, value] = cell.children;
+    const [text, value, paid] = cell.children;
     value.textContent = data.show ? spec.numbers[k] : "";
+    const reward = spec.ends?.[k] ?? "";
+    cell.classList.toggle("ends", reward !== "");
+    paid.textContent = reward === "" ? "" : "r " + reward;
+    const end = reward === "" ? "" : data.words.step_end.replace("{reward}", reward);
     const state = flag & 2 ? data.words.masked : flag & 1 ? data.words.saturated : "";
-    const said = [spec.numbers[k], state].filter(Boolean).join(", ");
+    const said = [spec.numbers[k], state, end].filter(Boolean).join(", ");
     cell.setAttribute("aria-label", text.textContent + ": " + said);
     cell.title = spec.facts ? data.fact_names.map((name, i) => `${name}: ${spec.facts[k][i]}`).join("\n") : said;
   });
@@ -134,6 +141,7 @@ function legend(table) {
   table.low.textContent = data.low;
   table.high.textContent = data.high;
   table.hint.textContent = data.hint;
+  table.ends.textContent = data.words.steps ?? "";
 }
 
 function find(table, place) {
@@ -249,10 +257,12 @@ function save(table) {
     pen.lineWidth = 1;
     pen.setLineDash(cell.classList.contains("saturated") ? [4, 3] : []);
     pen.strokeRect(r.x + 0.5, r.y + 0.5, r.w - 1, r.h - 1);
+    pen.fillStyle = style.borderRightColor;
+    if (cell.classList.contains("ends")) pen.fillRect(r.x + r.w - 4, r.y, 4, r.h);
   }
   pen.setLineDash([]);
-  for (const node of grid.querySelectorAll(".tt-title, .tt-note, .tt-text, .tt-value, .tt-sum, .tt-empty")) write(node, true);
-  for (const node of table.foot.querySelectorAll(".tt-number, .tt-hint")) write(node, false);
+  for (const node of grid.querySelectorAll(".tt-title, .tt-note, .tt-text, .tt-value, .tt-paid, .tt-sum, .tt-empty")) write(node, true);
+  for (const node of table.foot.querySelectorAll(".tt-number, .tt-hint, .tt-ends")) write(node, false);
   paintScale(pen, box(table.foot.querySelector(".tt-scale"), false), data.colors);
   const link = document.createElement("a");
   link.download = data.file + ".png";

@@ -13,6 +13,7 @@ from app.components import component
 from app.figures import live as figures
 from app.live import microscope
 from app.live.changes import settings_at
+from app.live.heat import step_ends
 from app.live_plot import live_plot
 from app.live_reader import Look, Reader
 from app.numbers import plain, short
@@ -183,10 +184,17 @@ def table(group: Mapping[str, Any]) -> pd.DataFrame:
             "reward": [t("live.unscored") if r is None else short(r) for r in group["rewards"]],
             **{f"part-{name}": [short(value) for value in values] for name, values in parts.items()},
             "advantage": group["advantages"],
+            **_step_rewards(group),
             "tokens": group["lengths"],
             "end": [t(f"live.end.{reason}") for reason in group["finish"]],
         }
     )
+
+
+def _step_rewards(group: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the column of what each step of a completion was paid; none where they were not judged in steps."""
+    rows = [" ".join(ends.values()) for ends in step_ends(group)]
+    return {"steps": rows} if rows else {}
 
 
 def _columns(group: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,6 +205,7 @@ def _columns(group: Mapping[str, Any]) -> dict[str, Any]:
         "reward": text(t("live.column.reward"), width=84, alignment="right"),
         **{f"part-{name}": text(_part(name), width=84, alignment="right") for name in group["reward_parts"]},
         "advantage": number(t("live.column.advantage"), format="%+.3f", width=92),
+        "steps": text(t("live.column.steps"), width=150),
         "tokens": number(t("live.column.tokens"), width=72),
         "end": text(t("live.column.end"), width=92),
     }

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from app.live.tokens import BEFORE, StepLoss
-from app.numbers import plain
+from app.numbers import MISSING, plain, short
 from app.token_table import Heat
+from app.words import t
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,23 @@ def values_of(name: str, step: StepLoss, index: int) -> np.ndarray | None:
 def heat_of(name: str, values: np.ndarray) -> Heat:
     """Return what colours the table: signed around 0, or from 0 to the largest value."""
     return Written(values, write=QUANTITIES[name].write)
+
+
+def step_ends(group: Mapping[str, Any]) -> list[dict[int, str]]:
+    """Return, for each completion, the last token of every step with what the step was paid, as text.
+
+    [] where completions were not judged in steps.
+    """
+    both = zip(group.get("step_ends") or (), group.get("step_rewards") or (), strict=True)
+    return [dict(sorted(zip(ends, map(short, rewards), strict=True))) for ends, rewards in both]
+
+
+def step_words(ends: Mapping[int, str], position: int) -> str:
+    """Return which step a token belongs to and what that was paid; a token after the last step belongs to none."""
+    number = sum(end < position for end in ends) + 1
+    if number > len(ends):
+        return MISSING
+    return t("live.heat.step_of", number=number, count=len(ends), reward=list(ends.values())[number - 1])
 
 
 def fact_rows(step: StepLoss, index: int) -> tuple[list[str], list[list[list[str]]]]:

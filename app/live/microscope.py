@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from app import walk
 from app.components import component
 from app.figures import live_tokens as figures
 from app.lens import Lens
-from app.live.heat import QUANTITIES, fact_rows, heat_of, values_of
+from app.live.heat import QUANTITIES, fact_rows, heat_of, step_ends, step_words, values_of
 from app.live.tokens import AFTER, BEFORE, StepLoss, step_loss
 from app.live_plot import live_plot
 from app.numbers import plain
@@ -24,6 +24,8 @@ from grpo_core.aggregation import sequence_sum
 from grpo_core.live.config import RunConfig
 
 HEAT, MOMENT, PLACE, SEEN, TABLE = "live-heat", "live-moment", "live-place", "live-place-seen", "live-tokens"
+BY_STEP = ("pull", "advantage")
+"""What is explained in other words where every step of a completion has a reward."""
 MOST_FACTS = 700  # tokens up to which hovering over one says everything about it
 
 
@@ -58,20 +60,12 @@ def table(
     if values is None:
         st.caption(t("live.heat.missing"))
         return None
-    heat, lens = heat_of(name, values), step.lens(index, AFTER)
-    place = _place(lens, values_of("pull", step, index))
+    heat, group = heat_of(name, values), found["groups"][index]
+    place = _place(step.lens(index, AFTER), values_of("pull", step, index))
     st.caption(_words(step, config, name, heat))
     which = ("table", index, name, place, language())
-    data = dict(_once(found, which, lambda: _data(step, index, heat, place)))
-    own, color = colors(), QUANTITIES[name].color
-    tint = {"up": own.up, "down": own.down, "page": own.page, "ink": own.ink}
-    if color is not None:
-        tint |= {"up": getattr(own, color), "down": getattr(own, color)}
-        data["low"] = "0"
-    data.update(
-        seen=st.session_state.get(SEEN, 0), file=f"grpo-lab-{TABLE}", colors=tint, label=t("tokens.label"),
-        words={word: t(f"tokens.{word}") for word in ("earlier", "later", "empty", "saturated", "masked")},
-    )  # fmt: skip
+    data = dict(_once(found, which, lambda: _data(step, group, index, heat, place)))
+    data.update(_looks(name, data), words=_table_words(group))
 
     def picked() -> None:
         pick = st.session_state[TABLE].get("pick")
@@ -85,15 +79,51 @@ def table(
     return place
 
 
-def _data(step: StepLoss, index: int, heat: Heat, place: Place | None) -> dict[str, Any]:
+def _looks(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table's colours, the lower end of their scale, and what else does not depend on the tokens."""
+    own, color, low = colors(), QUANTITIES[name].color, data["low"]
+    tint = {"up": own.up, "down": own.down, "page": own.page, "ink": own.ink}
+    if color is not None:
+        tint |= {"up": getattr(own, color), "down": getattr(own, color)}
+        low = "0"
+    seen = st.session_state.get(SEEN, 0)
+    return {"colors": tint, "low": low, "seen": seen, "file": f"grpo-lab-{TABLE}", "label": t("tokens.label")}
+
+
+def _table_words(group: Mapping[str, Any]) -> dict[str, str]:
+    """Return the words of the table; those of steps where the completions were judged in steps."""
+    words = {word: t(f"tokens.{word}") for word in ("earlier", "later", "empty", "saturated", "masked")}
+    if "step_ends" in group:
+        words |= {"step_end": t("live.heat.step_end"), "steps": t("live.heat.steps")}
+    return words
+
+
+def _data(step: StepLoss, group: Mapping[str, Any], index: int, heat: Heat, place: Place | None) -> dict[str, Any]:
     """Return the table as the browser wants it, with everything about each token where there are not too many."""
     data = table_data(step.lens(index, AFTER), heat, place, hint=t("live.heat.hint"))
+    ends = step_ends(group)
+    for row, own in zip(data["rows"], ends, strict=False):
+        row["ends"] = [own.get(k, "") for k in _shown(row)]
     if sum(row["total"] for row in data["rows"]) <= MOST_FACTS:
         names, rows = fact_rows(step, index)
         data["fact_names"] = [t(f"live.heat.{name}") for name in names]
         for row, facts in zip(data["rows"], rows, strict=True):
-            row["facts"] = facts[row["from"] : row["from"] + len(row["texts"])]
+            row["facts"] = [facts[k] for k in _shown(row)]
+        _add_steps(data, ends)
     return data
+
+
+def _add_steps(data: dict[str, Any], ends: Sequence[Mapping[int, str]]) -> None:
+    """Add to what is said of each token the step that it belongs to."""
+    if ends:
+        data["fact_names"] = [t("live.heat.step"), *data["fact_names"]]
+        for row, own in zip(data["rows"], ends, strict=True):
+            row["facts"] = [[step_words(own, k), *facts] for k, facts in zip(_shown(row), row["facts"], strict=True)]
+
+
+def _shown(row: Mapping[str, Any]) -> range:
+    """Return the positions of the tokens that a row shows."""
+    return range(row["from"], row["from"] + len(row["texts"]))
 
 
 def _place(lens: Lens, pull: np.ndarray | None) -> Place | None:
@@ -112,7 +142,9 @@ def _words(step: StepLoss, config: RunConfig, name: str, heat: Heat) -> str:
     """Return what the colours mean, and what keeps them from meaning it."""
     if name == "pull" and heat.reach == 0.0:
         return t("live.nothing_to_push")
-    words = prose("live", f"heat-{name}", reach=heat.text(heat.reach) if heat.reach else "0")
+    by_step = config.supervision == "process" and name in BY_STEP
+    section = f"heat-{name}-steps" if by_step else f"heat-{name}"
+    words = prose("live", section, reach=heat.text(heat.reach) if heat.reach else "0")
     if config.fault == "shared_graph" and name in ("pull", "contribution"):
         words += " " + t("live.heat.shared_graph")
     return words
@@ -138,6 +170,7 @@ def one(step: StepLoss, found: Mapping[str, Any], index: int, place: Place) -> N
 def _probabilities(lens: Lens, found: Mapping[str, Any], index: int, place: Place) -> None:
     completion, position = place
     batch, size = lens.terms.batch, len(lens.group.tokens[completion])
+    ends = (step_ends(found["groups"][index]) or [{}] * lens.group.size)[completion]
     rows = {
         name: None if values is None else np.exp(values[completion, :size]).tolist()
         for name, values in (("before", batch.old_logp), ("after", batch.logp), ("reference", batch.ref_logp))
@@ -145,7 +178,7 @@ def _probabilities(lens: Lens, found: Mapping[str, Any], index: int, place: Plac
     palette = colors()
     texts = lens.group.tokens[completion]
     figure = figures.probabilities(
-        palette, texts, rows["before"] or [], rows["after"] or [], rows["reference"], chosen=position
+        palette, texts, rows["before"] or [], rows["after"] or [], rows["reference"], chosen=position, ends=ends
     )
     ratio = float(importance_ratio(batch.logp, batch.old_logp, batch.mask, level="trajectory")[completion, 0])
     sums = [float(sequence_sum(values, batch.mask)[completion, 0]) for values in (batch.old_logp, batch.logp)]

@@ -13,7 +13,7 @@ import pytest
 from app import walk
 from app.figures.base import DARK, LIGHT
 from app.figures.live_tokens import MOST, probabilities
-from app.live.heat import QUANTITIES, fact_rows, heat_of, values_of
+from app.live.heat import QUANTITIES, fact_rows, heat_of, step_words, values_of
 from app.live.tokens import AFTER, BEFORE, step_loss
 from app.words import LANGUAGES, catalogue, sections
 from grpo_core import RECIPES, loss_terms
@@ -189,3 +189,79 @@ def test_the_table_speaks_the_readers_language(open_page, recorded, tmp_path, la
     table = table_of(open_page("live", {"lang": language}))
     assert table["fact_names"] == [catalogue(language)[f"live.heat.{name}"] for name in QUANTITIES]
     assert table["selected"] is not None
+
+
+# Process supervision
+
+
+@pytest.fixture(scope="module")
+def supervised(tmp_path_factory):
+    """A store with one run, really trained, whose completions were judged in steps."""
+    from grpo_core.live.trainer import train
+
+    store = RunStore(tmp_path_factory.mktemp("supervised"))
+    config = CONFIG.changed(supervision="process", steps=1, prompts_per_step=12, pace=None)
+    run_id = store.create_run(config)
+    for event in train(config):
+        store.add_event(run_id, event)
+    return store.folder, store.step_groups(run_id, 1)["groups"]
+
+
+def thoughtful(groups) -> int:
+    """The first group in which a completion has several steps."""
+    return next(i for i, group in enumerate(groups) if any(len(ends) > 2 for ends in group["step_ends"]))
+
+
+def test_every_step_is_marked_with_its_reward_on_the_tokens(open_page, supervised, tmp_path):
+    folder, groups = supervised
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    at, index = open_page("live"), thoughtful(groups)
+    at.session_state["live-group"], group = index, groups[index]
+    table = table_of(at.run())
+    assert table["words"]["steps"] == catalogue()["live.heat.steps"]
+    assert table["fact_names"][0] == catalogue()["live.heat.step"]
+    for row, ends, rewards in zip(table["rows"], group["step_ends"], group["step_rewards"], strict=True):
+        assert {k: text for k, text in enumerate(row["ends"]) if text} == dict(
+            zip(ends, (f"{reward:g}" for reward in rewards), strict=True)
+        )
+        said = [facts[0] for facts in row["facts"]]
+        assert said[ends[0]] == f"1 of {len(ends)}, paid {rewards[0]:g}"
+        assert said[ends[-1]] == f"{len(ends)} of {len(ends)}, paid {rewards[-1]:g}"
+    said = " ".join(" ".join(caption.value for caption in at.caption).split())
+    assert "Every step of the thought was judged" in said
+    column = at.dataframe[0].value["steps"]
+    assert list(column) == [" ".join(f"{reward:g}" for reward in rewards) for rewards in group["step_rewards"]]
+
+
+def test_the_probabilities_have_a_line_at_the_end_of_every_step(open_page, supervised, tmp_path):
+    folder, groups = supervised
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    at, index = open_page("live"), thoughtful(groups)
+    completion = max(range(CONFIG.group_size), key=lambda i: len(groups[index]["step_ends"][i]))
+    at.session_state["live-group"], at.session_state["live-place"] = index, (completion, 0)
+    at.run()
+    (data,) = [json.loads(e.proto.json) for e in at.get("bidi_component") if "live-probabilities" in e.proto.id]
+    figure = go.Figure(data["figure"])
+    lines = [shape.x0 - 0.5 for shape in figure.layout.shapes if shape.type == "line"]
+    assert lines == sorted(groups[index]["step_ends"][completion])
+    said = [note.text for note in figure.layout.annotations]
+    assert [text for text in said if text.startswith("r ")] == [
+        f"r {reward:g}" for reward in groups[index]["step_rewards"][completion]
+    ]
+
+
+def test_without_steps_nothing_is_marked(open_page, recorded, tmp_path):
+    shutil.copytree(recorded[0], tmp_path, dirs_exist_ok=True)
+    table = table_of(open_page("live"))
+    assert "steps" not in table["words"]
+    assert not any("ends" in row for row in table["rows"])
+
+
+@pytest.mark.parametrize("ends", [{}, {2: "1"}, {1: "0", 3: "1"}])
+def test_a_token_belongs_to_the_step_that_ends_at_it_or_next(ends):
+    for position in range(5):
+        later = [end for end in ends if end >= position]
+        words = step_words(ends, position)
+        assert (words == "–") == (not later)
+        if later:
+            assert words == f"{list(ends).index(later[0]) + 1} of {len(ends)}, paid {ends[later[0]]}"
