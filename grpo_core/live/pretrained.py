@@ -13,8 +13,11 @@ from grpo_core.live.memory import out_of_memory
 from grpo_core.live.model import Policy
 from grpo_core.live.sources import Source, find_source
 from grpo_core.live.tasks import Task
+from grpo_core.messages import InputError, Message
 
-_FOLDER = "give a folder that transformers has saved, with config.json, model.safetensors and the tokenizer's files"
+_FOLDER = Message(
+    "give a folder that transformers has saved, with config.json, model.safetensors and the tokenizer's files"
+)
 
 
 def load_pretrained(source: Source, dtype: torch.dtype) -> tuple[Any, Any]:
@@ -23,20 +26,30 @@ def load_pretrained(source: Source, dtype: torch.dtype) -> tuple[Any, Any]:
 
     options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": not source.hub}
     if source.gguf:
-        needs("gguf", f"the weights in {source.gguf}")
+        needs("gguf", Message("the weights in {file}", file=source.gguf))
         options["gguf_file"] = source.gguf
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.place, **options)
     except Exception as error:
-        raise ValueError(
-            f"the model {source.name!r} has no tokenizer that can be read ({_said(error)}): {_FOLDER}"
+        raise InputError(
+            "the model {name!r} has no tokenizer that can be read ({error}): {remedy}",
+            name=source.name,
+            error=_said(error),
+            remedy=_FOLDER,
         ) from None
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(source.place, dtype=dtype, **options)
     except Exception as error:
         if out_of_memory(error):
-            raise ValueError(f"the model {source.name!r} does not fit into memory: choose a smaller one") from None
-        raise ValueError(f"the model {source.name!r} cannot be loaded ({_said(error)}): {_FOLDER}") from None
+            raise InputError(
+                "the model {name!r} does not fit into memory: choose a smaller one", name=source.name
+            ) from None
+        raise InputError(
+            "the model {name!r} cannot be loaded ({error}): {remedy}",
+            name=source.name,
+            error=_said(error),
+            remedy=_FOLDER,
+        ) from None
     _prepare(model, tokenizer, source)
     return model, tokenizer
 
@@ -47,16 +60,23 @@ def _prepare(model: Any, tokenizer: Any, source: Source) -> None:
         model.hf_quantizer = None
         model.config.__dict__.pop("quantization_config", None)
     elif getattr(model, "hf_quantizer", None) is not None:
-        raise ValueError(f"the weights of {source.name!r} are quantized and cannot be trained: choose the full model")
+        raise InputError(
+            "the weights of {name!r} are quantized and cannot be trained: choose the full model", name=source.name
+        )
     if tokenizer.eos_token_id is None:
-        raise ValueError(f"the tokenizer of {source.name!r} has no end-of-text token: set eos_token in its files")
+        raise InputError(
+            "the tokenizer of {name!r} has no end-of-text token: set eos_token in its files", name=source.name
+        )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     rows = model.get_input_embeddings().num_embeddings
     if len(tokenizer) > rows:
-        raise ValueError(
-            f"tokenizer and weights of {source.name!r} do not belong together "
-            f"({len(tokenizer)} tokens, {rows} embeddings): save them anew"
+        raise InputError(
+            "tokenizer and weights of {name!r} do not belong together ({tokens} tokens, {rows} "
+            "embeddings): save them anew",
+            name=source.name,
+            tokens=len(tokenizer),
+            rows=rows,
         )
 
 
@@ -65,7 +85,9 @@ def needs(package: str, purpose: str) -> None:
     from importlib.util import find_spec
 
     if find_spec(package) is None:
-        raise ValueError(f"{purpose} need the package {package}: pip install {package}")
+        raise InputError(
+            "{purpose} need the package {package}: pip install {package}", purpose=purpose, package=package
+        )
 
 
 def _said(error: Exception) -> str:
@@ -79,7 +101,7 @@ def add_lora(policy: Policy, rank: int) -> Policy:
     Weight update (alpha / rank) B A with alpha = 2 rank; B starts at 0, so that the policy starts as the model is. The
     adapter is float32 whatever the model is. Source: LoRA arXiv:2106.09685 sec. 4.1; peft's "all-linear" targets.
     """
-    needs("peft", "LoRA adapters")
+    needs("peft", Message("LoRA adapters"))
     from peft import LoraConfig, get_peft_model
     from transformers.pytorch_utils import Conv1D
 
@@ -112,12 +134,14 @@ def check_engine(policy: Policy, engine: Any) -> None:
         shared = engine.logps(engine.plan(prompts, completions))
         plain = _plain(policy, prompts, tokens)
     except Exception as error:
-        raise ValueError(f"this kind of model cannot be sampled here ({_said(error)}): choose another one") from None
+        raise InputError(
+            "this kind of model cannot be sampled here ({error}): choose another one", error=_said(error)
+        ) from None
     tolerance = 1e-3 if shared.dtype == policy.model.dtype else 0.3
     if not torch.allclose(shared, plain, atol=tolerance, rtol=0.05):
         far = float((shared - plain).abs().max())
-        raise ValueError(
-            f"this kind of model gives other numbers with a cache than without ({far:.2g} nats): choose another"
+        raise InputError(
+            "this kind of model gives other numbers with a cache than without ({far:.2g} nats): choose another", far=far
         )
 
 
@@ -138,9 +162,13 @@ def check_start(policy: Policy, engine: Any, task: Task, config: RunConfig) -> N
     longest = max(map(len, policy.encode([policy.prompt_text(problem.prompt) for problem in task.longest(20)])))
     limit = policy.context
     if limit is not None and longest + config.max_new_tokens > limit:
-        raise ValueError(
-            f"the longest prompt has {longest} tokens and {config.max_new_tokens} new ones are asked for, but the "
-            f"model has room for {limit}: lower max_new_tokens, shorten the prompts or choose another model"
+        raise InputError(
+            "the longest prompt has {longest} tokens and {max_new_tokens} new ones are asked for, "
+            "but the model has room for {limit}: lower max_new_tokens, shorten the prompts or "
+            "choose another model",
+            longest=longest,
+            max_new_tokens=config.max_new_tokens,
+            limit=limit,
         )
 
 
@@ -157,7 +185,10 @@ def check_memory(config: RunConfig, start: str, device: torch.device) -> None:
     needed = sum(parts[name] for name in ("weights", "gradients", "optimizer", "reference"))
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else host_memory()[1]
     if free is not None and needed > free:
-        raise ValueError(
-            f"the model {config.model or start!r} needs {needed / 1e9:.1f} GB to be trained in this way, and "
-            f"{free / 1e9:.1f} GB are free: train an adapter (lora_rank), take bfloat16 (dtype), or a smaller model"
+        raise InputError(
+            "the model {name!r} needs {needed:.1f} GB to be trained in this way, and {free:.1f} GB "
+            "are free: train an adapter (lora_rank), take bfloat16 (dtype), or a smaller model",
+            name=config.model or start,
+            needed=needed / 1e9,
+            free=free / 1e9,
         )

@@ -49,6 +49,7 @@ from grpo_core.live.steps import Steps, padded, step_advantages, step_statistics
 from grpo_core.live.task_files import task_of
 from grpo_core.live.tasks import Problem, Score, Task
 from grpo_core.live.update import DivergedError, Optimizer, UpdateInputs, update
+from grpo_core.messages import Message, message_of
 
 Event = dict[str, Any]
 Commands = Callable[[], Iterable[Command]]
@@ -96,8 +97,8 @@ def train(
                 yield run.eval_event()
             yield from keeper.after_step()
     except DivergedError as error:
-        reason = f"Step {run.step + 1} cannot be taken: {error}. The weights are those of step {run.step}."
-        yield run.event("end", state="failed", reason=reason + keeper.advice(), cause="diverged", **keeper.way_back())
+        reason = keeper.diverged_words(error)
+        yield run.event("end", state="failed", reason=reason, cause="diverged", **keeper.way_back())
         return
     except (MemoryError, OSError, RuntimeError) as error:
         if not out_of_memory(error):
@@ -140,8 +141,9 @@ class _Keeper:
             self.checkpoints.save(*self.run.snapshot())
             self._saved = self.run.events
         except OSError as error:
-            text = f"The checkpoint of step {self.run.step} could not be written: {error}"
-            yield self.run.event("notice", name="checkpoint", reason=error.strerror or str(error), text=text)
+            step, reason = self.run.step, Message(error.strerror or str(error))
+            text = Message("The checkpoint of step {step} could not be written: {error}", step=step, error=error)
+            yield self.run.event("notice", name="checkpoint", reason=reason, text=text)
             self._saved = self.run.events
 
     def way_back(self) -> dict[str, Any]:
@@ -149,23 +151,31 @@ class _Keeper:
         good = self.checkpoints.good() if self.checkpoints else None
         return {} if good is None else {"checkpoint": good.step}
 
-    def advice(self) -> str:
-        """Say what helps after a loss that is no number."""
-        step = self.way_back().get("checkpoint")
-        start = f" Go on from the checkpoint of step {step}" if step is not None else " Begin again"
-        return f"{start} with a learning rate below {self.run.config.learning_rate:g}."
+    def diverged_words(self, error: DivergedError) -> Message:
+        """Say what a loss that is no number means, and what helps."""
+        step, rate = self.way_back().get("checkpoint"), self.run.config.learning_rate
+        if step is None:
+            advice = Message("Begin again with a learning rate below {rate:g}.", rate=rate)
+        else:
+            advice = Message(
+                "Go on from the checkpoint of step {step} with a learning rate below {rate:g}.", step=step, rate=rate
+            )
+        return Message(
+            "Step {step} cannot be taken: {error}. The weights are those of step {last}. {advice}",
+            step=self.run.step + 1, error=error, last=self.run.step, advice=advice,
+        )  # fmt: skip
 
 
-def _memory_words(run: "Run") -> str:
+def _memory_words(run: "Run") -> Message:
     """Say what to lower, with the values it has."""
     config = run.config
-    parts = {"prompts_per_step": config.prompts_per_step, "group_size": config.group_size}
-    parts |= {"max_new_tokens": config.max_new_tokens}
-    values = ", ".join(f"{name} (now {value})" for name, value in parts.items())
-    return (
-        f"The device ran out of memory in step {run.step + 1}. Lower one of {values}: a step holds {config.rows} "
-        f"completions at once. The weights are those of step {run.step}."
-    )
+    return Message(
+        "The device ran out of memory in step {step}. Lower one of prompts_per_step (now {prompts}), group_size "
+        "(now {size}), max_new_tokens (now {tokens}): a step holds {rows} completions at once. The weights are those "
+        "of step {last}.",
+        step=run.step + 1, prompts=config.prompts_per_step, size=config.group_size, tokens=config.max_new_tokens,
+        rows=config.rows, last=run.step,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -529,7 +539,9 @@ class Run:
             for generator, known in ((self.prompts, state["prompts"]), (self.failures, state["failures"])):
                 generator.setstate((known[0], tuple(known[1]), known[2]))
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
-            raise CheckpointError(f"The checkpoint {checkpoint.path.name} does not fit this run: {error}") from None
+            raise CheckpointError(
+                "The checkpoint {file} does not fit this run: {error}", file=checkpoint.path.name, error=error
+            ) from None
 
     # --- commands and pace ------------------------------------------------------------------------
 
@@ -566,7 +578,7 @@ class Run:
                 changes = with_recipe(command.value)
                 self.config = self.config.changed(**changes)
             except (TypeError, ValueError) as error:
-                return {"refused": str(error)}
+                return {"refused": message_of(error)}
             return {"value": changes}
         if name == "refresh":
             self.refresh()
@@ -595,7 +607,9 @@ def policy_of(checkpoint: Checkpoint) -> Policy:
     try:
         Optimizer(policy.model, learning_rate=0.0).restore(_named(checkpoint.tensors(), "optimizer."))
     except (KeyError, ValueError) as error:
-        raise CheckpointError(f"The checkpoint {checkpoint.path.name} does not fit its model: {error}") from None
+        raise CheckpointError(
+            "The checkpoint {file} does not fit its model: {error}", file=checkpoint.path.name, error=error
+        ) from None
     return policy
 
 
@@ -603,7 +617,9 @@ def _config_of(checkpoint: Checkpoint) -> RunConfig:
     try:
         return RunConfig.from_dict(checkpoint.state["config"])
     except (KeyError, ValueError, TypeError) as error:
-        raise CheckpointError(f"The checkpoint {checkpoint.path.name} is of another version: {error}") from None
+        raise CheckpointError(
+            "The checkpoint {file} is of another version: {error}", file=checkpoint.path.name, error=error
+        ) from None
 
 
 def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -25,6 +25,7 @@ from grpo_core.live.commands import Command
 from grpo_core.live.config import RunConfig
 from grpo_core.live.memory import out_of_memory
 from grpo_core.live.store import ACTIVE, HEARTBEAT_SECONDS, RunStore, RunStoreError
+from grpo_core.messages import Message, Spoken
 
 POLL_SECONDS = 0.1
 NICE = 5
@@ -151,11 +152,13 @@ def _beat(store: RunStore, run_id: str, mailbox: Mailbox, over: threading.Event)
             print(error, file=sys.stderr, flush=True)
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception) -> Message:
     """Say in words why a run failed."""
     if out_of_memory(error):
-        return "The device ran out of memory. Lower the group size, the prompts per step or the new tokens."
-    return f"{type(error).__name__}: {error}"
+        return Message("The device ran out of memory. Lower the group size, the prompts per step or the new tokens.")
+    if isinstance(error, Spoken):
+        return error.message
+    return Message("{kind}: {error}", kind=type(error).__name__, error=error)
 
 
 def stand_by(store: RunStore) -> str:
