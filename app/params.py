@@ -181,6 +181,8 @@ _ADVANTAGES = (
     _numbers("ml", (0.0, 0.0, 0.0, 0.0), 0.0, 1.0, 0.01, **_FREE),  # length
     _numbers("mw", (1.0, 1.0, 0.0), 0.0, 2.0, 0.05, **_FREE),  # and their weights
     _choice("mfun", ("mc", "mf", "ml")),
+    _choice("msrc", ("group", "example")),  # the group's own reward functions, if it recorded several
+    _numbers("mgw", (1.0,) * 8, 0.0, 2.0, 0.05, **_FREE),  # and their weights
     Param(name="steps", kind="steps", default=(((1.0, 3), (0.0, 6)), ((1.0, 4), (1.0, 5))), longest=1000),
     _whole("sc", 1, 1, MOST_STEPS),
     _choice("step_base", ("all", "position")),
@@ -287,9 +289,9 @@ _GRADIENTS = (
     _choice("gunit", ("absolute", "direction")),
     _number("gbase", None, 0.0, 10.0, 0.1, optional=True, **_FREE),
     _numbers("stop", (0.5, 0.5, 0.5), 0.02, 0.98, 0.01),  # probability of ending at each position
-    _numbers("srw", (1.0, 1.0, 1.0), 0.0, 1.0, 0.05, **_FREE),
+    _numbers("srw", (0.0, 0.0, 1.0), 0.0, 1.0, 0.05, **_FREE),
     _number("rcut", 1.0, 0.0, 1.0, 0.05, **_FREE),  # reward of a completion that was cut off
-    _numbers("paya", (0.0, 0.0, 0.0), 0.0, 1.0, 0.05, **_FREE),
+    _numbers("paya", (0.2, 0.2, 0.0), 0.0, 1.0, 0.05, **_FREE),
     _numbers("pays", (0.2, 0.5, 1.0), 0.0, 1.0, 0.05, **_FREE),
 )
 _KL = (

@@ -143,6 +143,11 @@ def estimate(
     return gradient_report(outcomes, rewards, _SPECS[name], **more)
 
 
+def alone(name: str, size: int) -> bool:
+    """Return whether an estimator compares within its group, and the group is a single completion."""
+    return size == 1 and name in _SPECS and name != "greedy"
+
+
 def bias(found: GradientReport) -> float:
     """Return the length of the bias, the expected minus the true gradient."""
     return float(np.linalg.norm(found.bias))

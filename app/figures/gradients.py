@@ -14,6 +14,7 @@ from app.numbers import plain, signed
 from app.words import t
 
 HIGH = math.sqrt(3.0) / 2.0
+COLUMNS = 2  # of small charts
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ def facets(colors: Palette, true: np.ndarray, rows: Sequence[Facet], names: Sequ
 
     `scaled`: every expected gradient is brought to the true one's length, so that only directions are compared.
     """
-    columns = 2
-    lines = math.ceil(len(rows) / columns)
+    lines = math.ceil(len(rows) / COLUMNS)
     size = float(np.linalg.norm(true))
     values = [_scaled(row.expected, size) if scaled else row.expected for row in rows]
     reach = _reach([true, *values])
@@ -39,30 +39,10 @@ def facets(colors: Palette, true: np.ndarray, rows: Sequence[Facet], names: Sequ
     notes: list[dict[str, Any]] = []
     axes: dict[str, Any] = {}
     for k, (row, own) in enumerate(zip(rows, values, strict=True)):
-        suffix = "" if k == 0 else str(k + 1)
-        left, top = k % columns, k // columns
-        x = [0.54 * left, 0.54 * left + 0.46]
-        y0 = 1.0 - (top + 1) / lines
-        y = [y0 + 0.2 / lines, y0 + 0.78 / lines]
-        axes[f"xaxis{suffix}"] = axis(
-            colors,
-            domain=x,
-            anchor=f"y{suffix}",
-            type="category",
-            showgrid=False,
-            tickfont=_tick(colors),
-            tickvals=list(range(len(names))),
-            ticktext=_ticks(names, row.expected),
-        )
-        axes[f"yaxis{suffix}"] = axis(
-            colors, domain=y, anchor=f"x{suffix}", range=reach, nticks=4, showticklabels=left == 0
-        )
+        suffix, x, y = _place(k, lines)
+        axes |= _facet_axes(colors, row, names, suffix, x, y, reach)
         data += [_outlined(colors, names, true, suffix), _filled(colors, names, own, row, suffix)]
-        place = {"xref": "paper", "yref": "paper", "x": x[0], "xanchor": "left", "yanchor": "bottom"}
-        notes.append(
-            {**note(f"<b>{safe(row.title, 60)}</b>", 0, 0, colors.ink, size=14), **place, "y": y[1], "yshift": 24}
-        )
-        notes.append({**note(safe(row.facts, 80), 0, 0, colors.muted, size=12), **place, "y": y[1], "yshift": 7})
+        notes += _heading(colors, row, x[0], y[1])
     return figure(
         data,
         layout(
@@ -72,8 +52,28 @@ def facets(colors: Palette, true: np.ndarray, rows: Sequence[Facet], names: Sequ
     )  # fmt: skip
 
 
-def _tick(colors: Palette) -> dict[str, Any]:
-    return {"size": 13, "color": colors.ink}
+def _place(k: int, lines: int) -> tuple[str, list[float], list[float]]:
+    """Return the suffix of a facet's axes and where it stands, from left to right and from bottom to top."""
+    left, bottom = 0.54 * (k % COLUMNS), 1.0 - (k // COLUMNS + 1) / lines
+    return "" if k == 0 else str(k + 1), [left, left + 0.46], [bottom + 0.2 / lines, bottom + 0.78 / lines]
+
+
+def _facet_axes(
+    colors: Palette, row: Facet, names: Sequence[str], suffix: str, x: list[float], y: list[float], reach: list[float]
+) -> dict[str, Any]:
+    ticks = {"tickvals": list(range(len(names))), "ticktext": _ticks(names, row.expected)}
+    return {
+        f"xaxis{suffix}": axis(colors, domain=x, anchor=f"y{suffix}", type="category", showgrid=False,
+                               tickfont={"size": 13, "color": colors.ink}, **ticks),
+        f"yaxis{suffix}": axis(colors, t("axis.grad.component") if x[0] == 0 else "", domain=y, anchor=f"x{suffix}",
+                               range=reach, nticks=4, showticklabels=x[0] == 0, exponentformat="power"),
+    }  # fmt: skip
+
+
+def _heading(colors: Palette, row: Facet, x: float, y: float) -> list[dict[str, Any]]:
+    place = {"xref": "paper", "yref": "paper", "x": x, "y": y, "xanchor": "left", "yanchor": "bottom"}
+    title = {**note(f"<b>{safe(row.title, 60)}</b>", 0, 0, colors.ink, size=14), **place, "yshift": 24}
+    return [title, {**note(safe(row.facts, 80), 0, 0, colors.muted, size=12), **place, "yshift": 7}]
 
 
 def _scaled(values: np.ndarray, size: float) -> np.ndarray:
@@ -84,7 +84,9 @@ def _scaled(values: np.ndarray, size: float) -> np.ndarray:
 def _reach(series: Sequence[np.ndarray]) -> list[float]:
     values = np.concatenate([np.zeros(1), *series])
     low, high = float(values.min()), float(values.max())
-    pad = 0.2 * max(high - low, 1e-9)
+    if high - low < 1e-9:  # nothing but zeros: an axis of their rounding errors would say otherwise
+        return [-1.0, 1.0]
+    pad = 0.2 * (high - low)
     return [low - pad, high + pad]
 
 
@@ -138,42 +140,44 @@ def simplex(
     Everything comes in pairs: what the true gradient does, and what the estimator does on average. `field`: arrows all
     over the triangle; `paths`: (steps, 3) each, from the current policy on; `here`: the arrows at the current policy.
     """
-    outline = [corner(p) for p in ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 0))]
-    data = [line([p[0] for p in outline], [p[1] for p in outline], colors.zero, width=1.5, hoverinfo="skip")]
     tints = (colors.ink, colors.up_text)
+    outline = [corner(p) for p in ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 0))]
     shapes = [_shaft(arrow, tint, 1.4, 0.55) for pair in field for arrow, tint in zip(pair, tints, strict=True)]
-    data += [
-        _heads(pair_of, tint)
-        for pair_of, tint in ((0, tints[0]), (1, tints[1]))
-        if field
-        for pair_of in [[p[pair_of] for p in field]]
-    ]
-    for path, tint, dash in zip(paths, tints, ("solid", "dot"), strict=True):
-        points = [corner(p) for p in path]
-        data.append(line([p[0] for p in points], [p[1] for p in points], tint, width=2.5, dash=dash, hoverinfo="skip"))
-    at = corner(here[0].start)
-    data.append(
-        {"type": "scatter", "mode": "markers", "x": [at[0]], "y": [at[1]], "hoverinfo": "skip",
-         "marker": {"size": 13, "color": colors.current, "line": {"width": 2, "color": colors.page}}}
-    )  # fmt: skip
     notes = [_big(arrow, tint) for arrow, tint in zip(here, tints, strict=True) if arrow.start != arrow.end]
-    notes += _corner_notes(colors, corners)
-    notes += [
-        note(
-            f"<b>{t('chart.grad.true')}</b>", 0.0, 0.98, tints[0], size=14, xref="paper", yref="paper", xanchor="left"
-        ),
-        note(
-            f"<b>{safe(name, 44)}</b>", 0.0, 0.93, colors.up_text, size=14, xref="paper", yref="paper", xanchor="left"
-        ),
-    ]
+    notes += [*_corner_notes(colors, corners), *_ways(tints, (t("chart.grad.true"), safe(name, 44)))]
+    data = [line([p[0] for p in outline], [p[1] for p in outline], colors.zero, width=1.5, hoverinfo="skip")]
+    data += [_heads([pair[k] for pair in field], tint) for k, tint in enumerate(tints) if field]
+    data += [_climb(path, *style) for path, *style in zip(paths, tints, ("solid", "dot"), strict=True)]
     return figure(
-        data,
+        [*data, _policy(colors, here[0].start)],
         layout(
             colors, height=500, shapes=shapes, annotations=notes, margin={"l": 8, "r": 8, "t": 8, "b": 8},
             xaxis=axis(colors, visible=False, range=[-0.1, 1.1]),
             yaxis=axis(colors, visible=False, range=[-0.08, 0.94], scaleanchor="x", scaleratio=1),
         ),
     )  # fmt: skip
+
+
+def _climb(path: np.ndarray, tint: str, dash: str) -> dict[str, Any]:
+    points = [corner(p) for p in path]
+    return line([p[0] for p in points], [p[1] for p in points], tint, width=2.5, dash=dash, hoverinfo="skip")
+
+
+def _policy(colors: Palette, probs: Sequence[float]) -> dict[str, Any]:
+    x, y = corner(probs)
+    return {
+        "type": "scatter", "mode": "markers", "x": [x], "y": [y], "hoverinfo": "skip",
+        "marker": {"size": 13, "color": colors.current, "line": {"width": 2, "color": colors.page}},
+    }  # fmt: skip
+
+
+def _ways(tints: Sequence[str], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what both colours stand for, one under the other."""
+    place = {"xref": "paper", "yref": "paper", "xanchor": "left"}
+    return [
+        note(f"<b>{name}</b>", 0.0, y, tint, size=14, **place)
+        for name, tint, y in zip(names, tints, (0.98, 0.93), strict=True)
+    ]
 
 
 def _shaft(arrow: Arrow, tint: str, width: float, opacity: float) -> dict[str, Any]:
@@ -224,36 +228,35 @@ class Curve:
 
 def sizes(colors: Palette, steps: Sequence[int], rows: Sequence[Curve], *, at: int) -> Figure:
     """Return three panels over the group size: the factor on the true gradient, the cosine, the variance."""
-    panels = (("scale", t("axis.grad.scale")), ("cosine", t("axis.grad.cosine")), ("variance", t("axis.grad.variance")))
-    data, notes, axes, shapes = [], [], {}, []
-    for p, (field, title) in enumerate(panels):
-        suffix = "" if p == 0 else str(p + 1)
-        bottom, top = 1 - (p + 1) / 3 + 0.045, 1 - p / 3 - 0.04
+    panels = ("scale", "cosine", "variance")
+    data, axes, shapes = [], {}, []
+    for p, field in enumerate(panels):
+        suffix, domain = "" if p == 0 else str(p + 1), [1 - (p + 1) / 3 + 0.045, 1 - p / 3 - 0.04]
         values = [v for row in rows for v in getattr(row, field) if math.isfinite(v)]
         axes[f"yaxis{suffix}"] = axis(
-            colors, title, domain=[bottom, top], range=_reach([np.array(values or [0.0])]), nticks=4
+            colors, t(f"axis.grad.{field}"), domain=domain, range=_reach([np.array(values or [0.0])]), nticks=4
         )
-        shapes.append(rule(colors, x0=at, x1=at, y0=bottom, y1=top, yref="paper"))
-        for row in rows:
-            series = [v if math.isfinite(v) else None for v in getattr(row, field)]
-            data.append(_series(row, steps, series, getattr(row, field), suffix))
-    for k, row in enumerate(rows):
-        name = f"<span style='color:{row.color}'>●</span> {safe(row.name, 40)}"
-        place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 4}
-        notes.append(note(name, k / len(rows), 1.0, colors.ink, size=13, **place))
+        shapes.append(rule(colors, x0=at, x1=at, y0=domain[0], y1=domain[1], yref="paper"))
+        data += [_series(row, steps, getattr(row, field), suffix) for row in rows]
     return figure(
         data,
         layout(
-            colors, height=520, annotations=notes, shapes=shapes, margin={"l": 8, "r": 12, "t": 30, "b": 8},
+            colors, height=520, annotations=_curve_names(colors, rows), shapes=shapes,
+            margin={"l": 8, "r": 12, "t": 30, "b": 8},
             xaxis=axis(colors, t("axis.grad.size"), anchor="y3", range=[0.5, steps[-1] + 0.5], zeroline=False, dtick=1),
             **axes,
         ),
     )  # fmt: skip
 
 
-def _series(
-    row: Curve, steps: Sequence[int], y: Sequence[float | None], exact: Sequence[float], suffix: str
-) -> dict[str, Any]:
+def _curve_names(colors: Palette, rows: Sequence[Curve]) -> list[dict[str, Any]]:
+    place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 4}
+    names = [f"<span style='color:{row.color}'>●</span> {safe(row.name, 40)}" for row in rows]
+    return [note(name, k / len(rows), 1.0, colors.ink, size=13, **place) for k, name in enumerate(names)]
+
+
+def _series(row: Curve, steps: Sequence[int], exact: Sequence[float], suffix: str) -> dict[str, Any]:
+    y = [v if math.isfinite(v) else None for v in exact]
     return {
         "type": "scatter", "mode": "lines+markers", "x": list(steps), "y": list(y), "yaxis": f"y{suffix}",
         "line": {"color": row.color, "width": 2.5, "dash": row.dash}, "marker": {"size": 7, "color": row.color},
@@ -270,25 +273,35 @@ def baseline(
     at: tuple[float, float],
 ) -> Figure:
     """Return the variance of (r - b) grad log p against b; `marks` (name, b, variance), `at` (b, variance)."""
-    top = 1.12 * float(np.max(variance))
-    notes = []
-    for k, (name, x, y) in enumerate(sorted(marks, key=lambda mark: mark[1])):
-        notes.append(
-            {"text": f"{safe(name)}<br>{plain(x)}", "x": float(x), "y": float(y), "showarrow": True, "arrowhead": 0,
-             "arrowcolor": colors.muted, "ax": (-44, 0, 44)[k % 3], "ay": (-64, -104, -64)[k % 3],
-             "font": {"size": 13, "color": colors.ink}}
-        )  # fmt: skip
+    points = {
+        "type": "scatter", "mode": "markers", "x": [m[1] for m in marks], "y": [m[2] for m in marks],
+        "marker": {"size": 9, "color": colors.ink}, "hoverinfo": "skip",
+    }  # fmt: skip
+    own = {
+        "type": "scatter", "mode": "markers", "x": [at[0]], "y": [at[1]], "hoverinfo": "skip",
+        "marker": {"size": 14, "color": colors.up, "line": {"width": 2, "color": colors.page}},
+    }  # fmt: skip
+    curve = line(b, variance, colors.muted, width=3, hovertemplate=t("hover.grad.baseline"))
     return figure(
-        [
-            line(b, variance, colors.down, hovertemplate=t("hover.grad.baseline")),
-            {"type": "scatter", "mode": "markers", "x": [m[1] for m in marks], "y": [m[2] for m in marks],
-             "marker": {"size": 9, "color": colors.old}, "hoverinfo": "skip"},
-            {"type": "scatter", "mode": "markers", "x": [at[0]], "y": [at[1]], "hoverinfo": "skip",
-             "marker": {"size": 14, "color": colors.up, "line": {"width": 2, "color": colors.page}}},
-        ],
+        [{**curve, "line": {**curve["line"], "shape": "spline"}}, points, own],
         layout(
-            colors, height=400, annotations=notes,
+            colors, height=400, annotations=_baseline_names(colors, marks, float(np.max(variance))),
             xaxis=axis(colors, t("axis.grad.baseline"), range=[float(b[0]), float(b[-1])], zeroline=False),
-            yaxis=axis(colors, t("axis.grad.variance"), range=[0, max(top, 1e-9)], zeroline=False),
+            yaxis=axis(colors, t("axis.grad.variance"), range=[0, max(1.12 * float(np.max(variance)), 1e-9)],
+                       zeroline=False),
         ),
     )  # fmt: skip
+
+
+def _baseline_names(colors: Palette, marks: Sequence[tuple[str, float, float]], top: float) -> list[dict[str, Any]]:
+    """Return a name above each mark, at heights of their own; marks at one baseline share it."""
+    places: dict[tuple[float, float], list[str]] = {}
+    for name, x, y in sorted(marks, key=lambda mark: mark[1]):
+        places.setdefault((round(float(x), 9), float(y)), []).append(safe(name))
+    below = -60  # of the first name above its mark, in pixels; the next ones stand higher
+    return [
+        {"text": f"{', '.join(names)}<br>b = {plain(x)}", "x": x, "y": y, "showarrow": True, "arrowhead": 0,
+         "arrowcolor": colors.muted, "ax": 0, "ay": below - 44 * (k % 2), "font": {"size": 13, "color": colors.ink},
+         "bgcolor": colors.page, "borderpad": 2}
+        for k, ((x, y), names) in enumerate(places.items())
+    ]  # fmt: skip

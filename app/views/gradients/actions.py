@@ -68,7 +68,7 @@ def notice(problem: Bandit, own: str) -> tuple[str, dict[str, str]]:
     found, size = explain.report(own, problem), problem.size
     if len(set(problem.rewards)) == 1:
         return "all-equal", {}
-    if size == 1 and explain.spec_of(own) is not None and own not in ("greedy",):
+    if explain.alone(own, size):
         return "single", {}
     numbers = {"cosine": plain(found.cosine, 4), "angle": plain(explain.angle(found), 1), "size": str(size)}
     if explain.turned(found):
@@ -78,10 +78,12 @@ def notice(problem: Bandit, own: str) -> tuple[str, dict[str, str]]:
         return "not-turned", numbers
     if own == "mean":
         return "self-inclusion", {**numbers, "factor": plain(found.scale), "others": str(size - 1)}
-    plain_variance = explain.report("reinforce", problem).variance
-    return "unbiased", {
-        "estimator": explain.title(own), "variance": plain(found.variance), "plain": plain(plain_variance),
-    }  # fmt: skip
+    numbers = {"estimator": explain.title(own), "variance": plain(found.variance)}
+    if abs(found.scale - 1.0) > 1e-9:
+        return "rescaled", {**numbers, "factor": plain(found.scale)}
+    if own == "reinforce":
+        return "unbiased-plain", {**numbers, "critic": plain(explain.report("critic", problem).variance)}
+    return "unbiased", {**numbers, "plain": plain(explain.report("reinforce", problem).variance)}
 
 
 def _groups(own: str, problem: Bandit) -> None:

@@ -71,8 +71,9 @@ def notice(own: Baselines) -> tuple[str, dict[str, str]]:
     numbers |= {"b_best": plain(own.best), "b_mean": plain(own.mean)}
     if abs(own.best - own.mean) < 1e-9:
         return "baseline-same", numbers
-    times = own.variances["none"] / least if least > 1e-12 else float("inf")
-    return "baseline", {**numbers, "times": plain(times, 1)}
+    if least < 1e-12:
+        return "baseline-none-left", numbers
+    return "baseline", {**numbers, "times": plain(own.variances["none"] / least, 1)}
 
 
 def question() -> Question:

@@ -73,9 +73,9 @@ def lines(problem: Chain) -> list[str]:
     bound = explain.ending(score_mean(problem.outcomes, aggregation="sequence_mean"))[0]
     return [
         r"\mathbb{E}\Big[\sum_t \nabla\log\pi(y_t)\Big] &= 0"
-        rf" \qquad\text{{(ending at 1: }} {latex(free)} \text{{)}}",
+        rf" \qquad\text{{(ending at 1: }} {{{latex(free)}}}\text{{)}}",
         r"\mathbb{E}\Big[\frac{1}{L}\sum_t \nabla\log\pi(y_t)\Big] &= \nabla\, \mathbb{E}\Big[\frac1L\Big] \neq 0"
-        rf" \qquad\text{{(ending at 1: }} {latex(bound, sign=True)} \text{{)}}",
+        rf" \qquad\text{{(ending at 1: }} {{{latex(bound, sign=True)}}}\text{{)}}",
     ]
 
 
@@ -89,7 +89,11 @@ def notice(problem: Chain, own: str) -> tuple[str, dict[str, str]]:
             return "lengths-equal-safe", {"estimator": explain.title(own)}
         way = t("grad.shorter" if mean[0] > 0 else "grad.longer")
         return "lengths-equal", {"first": first, "way": way, "estimator": explain.title(own)}
+    if explain.alone(own, problem.size):
+        return "single", {}
     numbers = {"sum": plain(reports["sequence_sum"].cosine, 4), "mean": plain(reports["sequence_mean"].cosine, 4)}
+    if explain.turned(reports["sequence_sum"]):
+        return "lengths-both-turned", {**numbers, "estimator": explain.title(own)}
     return ("lengths-turned" if explain.turned(reports["sequence_mean"]) else "lengths-straight"), numbers
 
 

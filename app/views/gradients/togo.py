@@ -39,7 +39,7 @@ def draw(lens: Lens) -> None:
             Readout("grad_cos_dropped", plain(reports["discount_dropped"].cosine, 4)),
         ]
     )
-    widgets.formula(lines(problem, reports))
+    widgets.formula(lines(problem, reports, gamma))
     section, numbers = notice(reports, gamma)
     widgets.notice("gradients", section, **numbers)
     widgets.check_yourself("gradients-togo", question)
@@ -65,15 +65,16 @@ def settings(lens: Lens) -> None:
     widgets.choice("gunit")
 
 
-def lines(problem: Chain, reports: dict[str, GradientReport]) -> list[str]:
-    """Return the three forms with the number at the first position."""
+def lines(problem: Chain, reports: dict[str, GradientReport], gamma: float) -> list[str]:
+    """Return the three forms with the number at the first position; without a discount all are equal."""
     first = {name: explain.ending(found.expected)[0] for name, found in reports.items()}
+    sign = "=" if gamma == 1 else r"\neq"
     return [
         rf"\nabla J &= \mathbb{{E}}\Big[\sum_t G_0\, \nabla\log\pi(y_t)\Big]"
-        rf" \qquad\text{{(ending at 1: }} {latex(first['total_return'], sign=True)} \text{{)}}",
+        rf" \qquad\text{{(ending at 1: }} {{{latex(first['total_return'], sign=True)}}}\text{{)}}",
         rf"&= \mathbb{{E}}\Big[\sum_t \gamma^t G_t\, \nabla\log\pi(y_t)\Big]"
         rf" \qquad ({latex(first['reward_to_go'], sign=True)})",
-        rf"&\neq \mathbb{{E}}\Big[\sum_t G_t\, \nabla\log\pi(y_t)\Big]"
+        rf"&{sign} \mathbb{{E}}\Big[\sum_t G_t\, \nabla\log\pi(y_t)\Big]"
         rf" \qquad ({latex(first['discount_dropped'], sign=True)})",
     ]
 
@@ -82,7 +83,8 @@ def notice(reports: dict[str, GradientReport], gamma: float) -> tuple[str, dict[
     """Return what to notice, and the numbers in it."""
     numbers = {name: plain(found.variance) for name, found in reports.items()}
     if gamma == 1:
-        return "togo", numbers
+        gain = reports["total_return"].variance - reports["reward_to_go"].variance
+        return ("togo" if gain > 1e-9 else "togo-worse" if gain < -1e-9 else "togo-end"), numbers
     return "togo-discount", {
         **numbers,
         "bias": plain(explain.bias(reports["discount_dropped"])),
