@@ -12,6 +12,7 @@ from typing import Any
 import streamlit as st
 
 from app import live_form
+from app.live import models
 from app.live.orders import refuse, say_refused, show
 from app.live_reader import Look, Reader, Row
 from app.words import t
@@ -57,6 +58,7 @@ def way_on(look: Look, end: Row) -> tuple[str, dict[str, Any], dict[str, Any]]:
 def resume(source: Reader, run_id: str, changes: Mapping[str, Any]) -> None:
     """Let a run go on from its checkpoint and show it; a refusal is said on the page."""
     try:
+        models.check_paths(source.store.run(run_id).config)
         runner.resume_run(run_id, source.store, changes)
     except (ValueError, RuntimeError) as error:
         refuse(str(error))

@@ -63,6 +63,14 @@ def paths_allowed() -> bool:
     return st.context.ip_address is None and not forwarded
 
 
+def check_paths(config: RunConfig) -> None:
+    """ValueError where a run's settings, which a file may have brought in, name what this reader may not name."""
+    uploaded = not config.task_file or Path(config.task_file).parent == _folder() / "tasks"
+    harmless = config.model in ("", *BUILT_IN) and uploaded and not config.verifier_file
+    if not harmless and not paths_allowed():
+        raise ValueError(t("live.model.not_here"))
+
+
 def settings() -> dict[str, Any]:
     """Return the settings that stand in these inputs. ValueError says what is wrong with a file."""
     kind, task_kind = (_value("kind"), _value("task_kind")) if paths_allowed() else ("built_in", _safe_task_kind())
@@ -111,7 +119,7 @@ def restore(config: RunConfig) -> None:
     """Put a run's model and tasks into these inputs."""
     reset()
     kind = "built_in" if config.model in ("", *BUILT_IN) else "folder" if os.path.exists(config.model) else "hub"
-    kept = Path(config.task_file).parent.name == "tasks"
+    kept = Path(config.task_file).parent == _folder() / "tasks"
     found = {"kind": kind, kind: config.model, "dtype": config.dtype, "lora_rank": config.lora_rank}
     found |= {"verifier": OWN if config.verifier_file else config.verifier, "verifier_file": config.verifier_file}
     if config.task_file:

@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from app.live import after
+from app.live import after, models
 from app.live_reader import Reader
 from app.words import catalogue, t
 from grpo_core.live.config import RunConfig
@@ -54,6 +54,32 @@ def sound(at):
 def test_the_way_on_is_what_the_end_suggests(open_page, tmp_path, end, label):
     ended(tmp_path, **end)
     assert sound(open_page("live")).button(key="live-go-on").label == label
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": "org/name"},
+        {"task_file": "/elsewhere/tasks/a.jsonl"},
+        {"task_file": "TASKS/../../a.jsonl"},
+        {"task_file": "TASKS/a.jsonl", "verifier_file": "TASKS/a.jsonl"},
+    ],
+)
+def test_a_reader_from_elsewhere_begins_no_run_that_names_files(open_page, tmp_path, monkeypatch, settings):
+    """An export can be made to name a verifier file: an uploaded one, say, whose lines are Python as well."""
+    monkeypatch.setenv("GRPO_LAB_ALLOW_CODE", "1")
+    monkeypatch.setenv("GRPO_LAB_ALLOW_FILES", "0")
+    monkeypatch.setattr("grpo_core.live.runner._spawn", None)
+    named = {name: path.replace("TASKS", str(tmp_path / "tasks")) for name, path in settings.items()}
+    store = RunStore(tmp_path)
+    run_id = store.create_run(RunConfig(**named))
+    store.set_state(run_id, "stopped")
+    at = open_page("live", {"part": "runs"})
+    at.button(key="live-go-on").click().run()
+    assert t("live.model.not_here").rstrip(".") in " ".join(error.value for error in sound(at).error)
+    assert store.run(run_id).state == "stopped"
+    at.button(key="live-runs-restore").click().run()
+    assert models.UPLOADED not in at.session_state or "verifier_file" in settings
 
 
 @pytest.mark.parametrize(
