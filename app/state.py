@@ -20,7 +20,7 @@ from app.frame import Frame
 from app.link import View
 from app.params import PARAMS, RECIPE_BOUND
 from app.teaching import FIRST, teaching_groups
-from app.words import ENGLISH, LANGUAGES, follow, t
+from app.words import ENGLISH, LANGUAGES, follow, t, told
 from grpo_core import Group
 
 MAX_UNDO = 100
@@ -49,9 +49,10 @@ class Lab:
 
 def lab() -> Lab:
     """Return this session's state, made on first use."""
-    if _KEY not in st.session_state:
-        st.session_state[_KEY] = Lab()
-    return st.session_state[_KEY]
+    try:
+        return st.session_state[_KEY]
+    except KeyError:
+        return st.session_state.setdefault(_KEY, Lab())
 
 
 def start(query: Mapping[str, str]) -> None:
@@ -113,7 +114,8 @@ def get(name: str) -> Any:
 
 def values() -> dict[str, Any]:
     """Return all settings."""
-    return {name: get(name) for name in PARAMS}
+    chosen = lab().view.chosen
+    return {name: link.value_of(chosen, name) for name in PARAMS}
 
 
 def put(changes: Mapping[str, Any], *, gesture: Any = None) -> None:
@@ -210,7 +212,7 @@ def type_rewards(text: str) -> None:
     try:
         rewards = editing.parse_rewards(text)
     except ValueError as error:
-        own.errors["rewards"] = (text, str(error))
+        own.errors["rewards"] = (text, told(error))
         return
     own.errors.pop("rewards", None)
     edit_group(editing.with_rewards(group(), rewards))
@@ -226,7 +228,7 @@ def edit_value(name: str, raw: Any, *, gesture: Any = None) -> None:
     try:
         _take(name, raw, gesture)
     except ValueError as error:
-        own.errors[name] = (str(raw), str(error))
+        own.errors[name] = (str(raw), told(error))
         return
     own.errors.pop(name, None)
 
