@@ -5,27 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from app import live_form, live_runs
+from app import live_runs
 from app.figures import live_compare as figures
 from app.figures.live_compare import Drawn
-from app.live import tempo
+from app.live import making, tempo
 from app.live.source import first_look
+from app.live.wording import label, setting_words
 from app.live_plot import live_plot
 from app.live_reader import Look, Reader
 from app.numbers import MISSING, plain, short
-from app.recipe_words import recipe_title
 from app.widgets import colors, literal
-from app.words import known, language, plain_text, prose, t
-from grpo_core import RECIPES
-from grpo_core.live import runner
-from grpo_core.live.config import SCALES, SURROGATES, RunConfig, accepted
+from app.words import language, plain_text, prose, t, told
 from grpo_core.live.experiments import (
     AXES,
     FEWEST,
@@ -36,38 +32,13 @@ from grpo_core.live.experiments import (
     changes_of,
     equal_cost,
     results,
-    variants,
 )
 from grpo_core.live.store import Experiment, RunInfo, RunStoreError
-from grpo_core.live.tasks import TASKS
 
 EVERY = 1.0  # seconds between two looks while one of the runs goes on
 LISTED = 60  # runs and experiments that are offered
 RUNS, AXIS = "runs", "axis"  # in the address
 CHOICE, EXPERIMENT, BY, SHARE = "live-compare-runs", "live-compare-experiment", "live-compare-by", "live-compare-share"
-KNOB = "live-compare-knob"
-SUGGESTED: Mapping[str, Any] = {
-    "learning_rate": "3e-5, 1e-4, 3e-4",
-    "recipe": ("dr_grpo_paper", "trl_grpo"),
-    "group_size": "2, 8",
-    "prompts_per_step": "4, 8, 16",
-    "beta": "0, 0.04, 1",
-    "epsilon_low": "0.1, 0.2, 0.4",
-    "epsilon_high": "0.2, 0.28, 0.4",
-    "inner_epochs": "1, 4, 8",
-    "temperature": "0.7, 1, 1.3",
-    "scale_rewards": ("group", "none"),
-    "surrogate": ("clip", "unclipped"),
-    "top_p": "0.8, 1",
-    "refills": "0, 8",
-    "max_new_tokens": "8, 14, 20",
-    "task": ("shell_game", "shell_game_lenient"),
-    "seed": "0, 1, 2",
-}
-"""The settings that one experiment may change, each with values to begin with."""
-CHOICES: Mapping[str, Sequence[str]] = {
-    "recipe": tuple(RECIPES), "task": tuple(TASKS), "scale_rewards": SCALES, "surrogate": SURROGATES,
-}  # fmt: skip
 MEASURES = (
     "accuracy", "sampled_accuracy", "reward", "mixed", "all-right", "all-wrong", "unscored", "advantage", "length",
     "tokens", "step", "seconds", "to_half",
@@ -80,7 +51,7 @@ def section(source: Reader) -> None:
     try:
         runs, experiments = source.store.runs(LISTED), source.store.experiments(LISTED)
     except RunStoreError as error:
-        st.error(f"{t('live.store')} {literal(str(error))}", icon=":material/error:")
+        st.error(f"{t('live.store')} {literal(told(error))}", icon=":material/error:")
         return
     st.markdown(prose("compare", "what"))
     ids = choose(runs, experiments)
@@ -89,7 +60,9 @@ def section(source: Reader) -> None:
     going = any(infos[name].active for name in ids)
     with st.container(key="live-compare"):
         st.fragment(lambda: pictures(source, ids, going=going), run_every=tempo.every(EVERY) if going else None)()
-    change_one_thing(source, opened=len(ids) < FEWEST)
+    if made := making.form(source, opened=len(ids) < FEWEST):
+        show_runs(made)
+        st.rerun()
 
 
 # Which runs
@@ -185,7 +158,7 @@ def pictures(source: Reader, ids: Sequence[str], *, going: bool) -> None:
     names, tracks = legend([look.run for look in looks]), [track_of(look) for look in looks]
     problems = list(dict.fromkeys(look.problem for look in looks if look.problem))
     for problem in problems:
-        st.warning(f"{t('live.stale')} {literal(problem)}", icon=":material/warning:")
+        st.warning(f"{t('live.stale')} {literal(told(problem))}", icon=":material/warning:")
     warn(looks)
     palette, which = colors(), tuple((look.run.id, look.version) for look in looks)
     made = (by, palette.page, language(), which, tuple(names))
@@ -217,34 +190,18 @@ def legend(runs: Sequence[RunInfo]) -> list[str]:
     return [text if found.count(text) == 1 else f"{i}. {text}" for i, text in enumerate(found, start=1)]
 
 
-def setting_words(name: str, value: Any) -> str:
-    """Return a setting with its value in words."""
-    key = next((key for key in (f"live.cmd.{name}", f"live.set.{name}") if known(key)), None)
-    return t("live.cmd.set", name=t(key) if key else name, value=words_of(name, value))
-
-
-def words_of(name: str, value: Any) -> str:
-    """Return a setting's value in words."""
-    special = {"task": live_form.task_name, "recipe": recipe_title}
-    return special[name](str(value)) if name in special else live_form.value_words(name, value)
-
-
 def warn(looks: Sequence[Look]) -> None:
     """Say what makes the comparison unfair, and name the one thing that differs when it is fair."""
     configs = [look.run.config for look in looks]
     later = sorted({name for look in looks for row in look.commands for name in _changed_by(row)} - {"pace"})
     for name, settings in cautions(configs, later).items():
-        said = settings if name == "seed" else [_label(setting) for setting in settings]
+        said = settings if name == "seed" else [label(setting) for setting in settings]
         st.warning(t(f"compare.caution.{name}", names=literal(", ".join(said))), icon=":material/balance:")
 
 
 def _changed_by(row: Mapping[str, Any]) -> list[str]:
     value = row.get("value")
     return [str(name) for name in value] if row.get("name") == "set" and isinstance(value, dict) else []
-
-
-def _label(name: str) -> str:
-    return t(f"live.set.{name}") if known(f"live.set.{name}") else name
 
 
 def table(names: Sequence[str], tracks: Sequence[Track], by: str) -> None:
@@ -313,73 +270,3 @@ def curves_csv(names: Sequence[str], tracks: Sequence[Track], by: str) -> str:
             safe_name = "'" + name if name[:1] in ("=", "+", "-", "@") else name
             writer.writerow([cost, safe_name, *("" if run[m][i] is None else run[m][i] for m in metrics)])
     return out.getvalue()
-
-
-# Change one thing
-
-
-def change_one_thing(source: Reader, *, opened: bool) -> None:
-    """Draw the form that makes two to four runs which differ in one setting, and puts them in line."""
-    with st.expander(t("compare.make"), icon=":material/science:", key="live-compare-make", expanded=opened):
-        st.markdown(prose("compare", "make"))
-        try:
-            base = live_form.chosen(None)
-        except ValueError as error:
-            st.error(f"{t('live.invalid')} {literal(str(error))}", icon=":material/error:")
-            return
-        st.caption(t("compare.base", summary=literal(live_form.summary(base)), seed=base.seed))
-        first, second, third = st.columns([1.2, 2.4, 1], vertical_alignment="bottom", gap="small")
-        knob = first.selectbox(
-            t("compare.knob"), list(SUGGESTED), key=KNOB, format_func=_label, help=t("compare.knob_help"),
-            persist_state="session",
-        )  # fmt: skip
-        with second:
-            values = _values(knob)
-        configs = _configs(base, knob, values)
-        pressed = third.button(
-            t("compare.queue", count=len(configs)), key="live-compare-queue", type="primary", width="stretch",
-            icon=":material/playlist_add:", disabled=not configs, help=t("compare.queue_help"),
-        )  # fmt: skip
-        if pressed:
-            queue(source, knob, configs)
-
-
-def _values(knob: str) -> list[Any]:
-    key, note = f"live-compare-values-{knob}", t("compare.values_help", fewest=FEWEST, most=MOST)
-    if knob in CHOICES:
-        st.session_state.setdefault(key, list(SUGGESTED[knob]))
-        return st.multiselect(
-            t("compare.values"), CHOICES[knob], key=key, max_selections=MOST, help=note, persist_state="session",
-            format_func=lambda value: words_of(knob, value),
-        )  # fmt: skip
-    st.session_state.setdefault(key, SUGGESTED[knob])
-    said = t("live.accepted", accepted=live_form.in_words(accepted(knob)))
-    text = st.text_input(t("compare.values"), key=key, help=f"{note} {said}", persist_state="session")
-    return [part for part in re.split(r"[,;，；\s]+", text) if part]
-
-
-def _configs(base: RunConfig, knob: str, values: Sequence[Any]) -> list[RunConfig]:
-    """Return the runs of the experiment; say what is wrong with the values if there are none."""
-    if not FEWEST <= len(values) <= MOST:
-        st.error(t("compare.how_many", fewest=FEWEST, most=MOST), icon=":material/error:")
-        return []
-    try:
-        return variants(base, knob, values)
-    except ValueError as error:
-        said = str(error)
-        text = t("compare.twice") if "is there already" in said else live_form.in_words(said)
-        st.error(literal(text), icon=":material/error:")
-        return []
-
-
-def queue(source: Reader, knob: str, configs: Sequence[RunConfig]) -> None:
-    """Put the runs in line, called after what differs, and show them."""
-    changed = [{knob: getattr(config, knob)} for config in configs]
-    name = t("compare.named", knob=_label(knob), values=", ".join(words_of(knob, own[knob]) for own in changed))[:120]
-    try:
-        ids = runner.enqueue(configs, source.store, experiment=name, changed=changed)
-    except (ValueError, RunStoreError) as error:
-        st.error(f"{t('live.refused')} {literal(str(error))}", icon=":material/block:")
-        return
-    show_runs(ids)
-    st.rerun()

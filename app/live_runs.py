@@ -16,11 +16,12 @@ import streamlit as st
 from app import live_form
 from app.live import after, groups
 from app.live.source import first_look
+from app.live.wording import setting_words
 from app.live_reader import Reader
 from app.numbers import MISSING
 from app.recipe_words import recipe_title
 from app.widgets import literal
-from app.words import prose, t
+from app.words import prose, t, told
 from grpo_core.live import runner
 from grpo_core.live.experiments import difference
 from grpo_core.live.store import NAME_LENGTH, NOTE_LENGTH, RunInfo, RunStoreError
@@ -96,8 +97,6 @@ def _line(source: Reader, drawn: int) -> None:
 
 def _changed(run: RunInfo) -> str:
     """Return what makes a run differ from the others of its experiment."""
-    from app.live_compare import setting_words
-
     return ", ".join(setting_words(name, value) for name, value in run.changed.items())
 
 
@@ -106,7 +105,7 @@ def _cancel(source: Reader, runs: Sequence[RunInfo]) -> None:
         for run in reversed(runs):  # so that none begins while the others are taken out
             source.store.cancel(run.id)
     except RunStoreError as error:
-        st.error(f"{t('live.refused')} {literal(str(error))}", icon=":material/block:")
+        st.error(f"{t('live.refused')} {literal(told(error))}", icon=":material/block:")
         return
     st.rerun()
 
@@ -120,7 +119,7 @@ def _runs(source: Reader) -> None:
         runs = source.store.runs(LISTED)
         names = {experiment.id: experiment.name for experiment in source.store.experiments(LISTED)}
     except RunStoreError as error:
-        st.error(f"{t('live.store')} {literal(str(error))}", icon=":material/error:")
+        st.error(f"{t('live.store')} {literal(told(error))}", icon=":material/error:")
         return
     _say()
     if find_spec(EXPORT):
@@ -167,7 +166,7 @@ def _import(source: Reader, name: str, data: bytes) -> None:
         try:
             run_id = import_run(path, source.store)
         except (ValueError, RuntimeError, OSError) as error:
-            st.session_state[SAID] = ("error", str(error).replace(path.name, name))
+            st.session_state[SAID] = ("error", told(error).replace(path.name, name))
             return
     st.session_state[SAID] = ("done", t("runs.brought", run=run_id))
     _choose(run_id)
@@ -234,7 +233,7 @@ def _choose(run_id: str) -> None:
 
 
 def _details(source: Reader, run: RunInfo, experiment: str) -> None:
-    st.caption(literal(" · ".join(filter(None, (experiment, live_form.in_full(run.config), run.reason)))))
+    st.caption(literal(" · ".join(filter(None, (experiment, live_form.in_full(run.config), told(run.reason))))))
     left, right = st.columns([1, 2], gap="small")
     for column, what, most, value in ((left, "name", NAME_LENGTH, run.name), (right, "note", NOTE_LENGTH, run.note)):
         key = f"live-runs-{what}-{run.id}"
@@ -267,7 +266,7 @@ def _describe(source: Reader, run_id: str, what: str, key: str) -> None:
     try:
         source.store.describe(run_id, **{what: st.session_state[key]})
     except (ValueError, RunStoreError) as error:
-        st.session_state[SAID] = ("error", str(error))
+        st.session_state[SAID] = ("error", told(error))
 
 
 def _open(run_id: str) -> None:
@@ -312,7 +311,7 @@ def _delete_now(source: Reader, run: RunInfo) -> None:
         source.store.delete_run(run.id)
         st.session_state[SAID] = ("done", t("runs.deleted", run=title(run)))
     except RunStoreError as error:
-        st.session_state[SAID] = ("error", str(error))
+        st.session_state[SAID] = ("error", told(error))
     if st.query_params.get(RUN) == run.id:
         st.query_params.pop(RUN)
     st.rerun()

@@ -15,7 +15,7 @@ import pytest
 from app import live_compare, live_form, live_runs
 from app.figures.base import DARK, LIGHT
 from app.figures.live_compare import PANELS, STYLES
-from app.live import tempo
+from app.live import one_setting, tempo
 from app.live_reader import Reader, ends
 from app.words import t
 from grpo_core.live.config import RunConfig
@@ -212,10 +212,10 @@ def test_values_that_make_no_experiment(open_page, tmp_path, text):
     assert RunStore(tmp_path).runs() == []
 
 
-@pytest.mark.parametrize("knob", live_compare.SUGGESTED)
+@pytest.mark.parametrize("knob", one_setting.SUGGESTED)
 def test_every_knob_has_words_and_values_that_work(open_page, knob):
     at = open_page("live", {"part": "compare"})
-    at.session_state[live_compare.KNOB] = knob
+    at.session_state[one_setting.KNOB] = knob
     at.run()
     assert not at.exception, [e.value for e in at.exception]
     assert not at.error
