@@ -51,8 +51,6 @@ def progress(
         curve(curves.get(by, []), reward, colors.up, t("live.sampled_reward"), width=2.8),
         _dots([e.get(by) for e in evaluations], [e.get(ACCURACY) for e in evaluations], colors),
     ]
-    top = max([1.0, *(value for value in reward if value is not None)])
-    bottom = min([0.0, *(value for value in reward if value is not None)])
     return figure(
         data,
         house(
@@ -65,9 +63,16 @@ def progress(
             shapes=[stamp_line(colors, stamp) for stamp in stamps[-MOST_STAMPS:]],
             annotations=[_progress_title(colors, reward, evaluations), *_stamp_names(colors, stamps, total)],
             xaxis=x_axis(colors, by, total, fixedrange=False),
-            yaxis=axis(colors, range=[bottom - 0.02 * top, 1.04 * top], zeroline=False, nticks=7),
+            yaxis=axis(colors, range=_reach(reward), zeroline=False, nticks=7),
         ),
     )
+
+
+def _reach(reward: Column) -> list[float]:
+    """Return the ends of the main axis: 0 to 1, and as far beyond as the rewards go."""
+    values = [value for value in reward if value is not None]
+    bottom, top = min([0.0, *values]), max([1.0, *values])
+    return [bottom - 0.02 * top, 1.04 * top]
 
 
 def _progress_title(colors: Palette, reward: Column, evaluations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -75,47 +75,49 @@ def overlay(colors: Palette, runs: Sequence[Drawn], *, by: str, equal: float, re
 
     A new `revision` forgets the reader's zoom.
     """
-    data: list[Trace] = []
-    axes: dict[str, Any] = {}
-    notes: list[dict[str, Any]] = []
-    lines: list[dict[str, Any]] = []
-    for index, panel in enumerate(PANELS):
-        number = "" if index == 0 else str(index + 1)
-        left, top = panel.place[0], panel.place[3]
-        axes[f"xaxis{number}"] = _x_axis(colors, by, panel, number)
-        axes[f"yaxis{number}"] = _y_axis(colors, panel, number, runs)
-        notes.append(
-            note(f"<b>{t(f'compare.panel.{panel.title}')}</b>", left, top, colors.ink, xref="paper", yref="paper",
-                 xanchor="left", yanchor="bottom", yshift=2)
-        )  # fmt: skip
-        data += [_curve(colors, style, run, panel, by, number) for style, run in zip(STYLES, runs, strict=False)]
-        if equal > 0 and len(runs) > 1:
-            lines.append(rule(colors, xref=f"x{number}", yref=f"y{number} domain", x0=equal, x1=equal, y0=0, y1=1))
-    if lines:
-        notes.append(
-            note(t("compare.equal"), equal, 0, colors.muted, xref="x", yref="y domain", yanchor="bottom", yshift=4,
-                 xanchor="right" if equal > 0.5 * max(run.track.end(by) for run in runs) else "left")
-        )  # fmt: skip
-    legend = {
-        "orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom", "itemwidth": 40,
-        "font": {"size": 14, "color": colors.ink}, "bgcolor": "rgba(0,0,0,0)", "traceorder": "normal",
-    }  # fmt: skip
+    panels = [("" if index == 0 else str(index + 1), panel) for index, panel in enumerate(PANELS)]
+    data = [
+        _curve(colors, style, run, panel, by, number)
+        for number, panel in panels
+        for style, run in zip(STYLES, runs, strict=False)
+    ]
+    axes = {f"xaxis{number}": _x_axis(colors, by, panel, number) for number, panel in panels}
+    axes |= {f"yaxis{number}": _y_axis(colors, panel, number, runs) for number, panel in panels}
+    notes, lines = [_title(colors, panel) for panel in PANELS], []
+    if equal > 0 and len(runs) > 1:
+        lines = [_line(colors, number, equal) for number, _ in panels]
+        notes.append(_equal_words(colors, equal, most=max(run.track.end(by) for run in runs)))
+    margin = {"l": 40, "r": 10, "t": 12, "b": 46}
+    more = {"uirevision": revision, "showlegend": True, "legend": _legend(colors), "annotations": notes}
     return figure(
         data,
         house(
-            colors,
-            height=HEIGHT,
-            margin={"l": 40, "r": 10, "t": 12, "b": 46},
-            hovermode="closest",
-            dragmode="zoom",
-            uirevision=revision,
-            showlegend=True,
-            legend=legend,
-            annotations=notes,
-            shapes=lines,
-            **axes,
+            colors, height=HEIGHT, margin=margin, hovermode="closest", dragmode="zoom", shapes=lines, **more, **axes,
         ),
-    )
+    )  # fmt: skip
+
+
+def _title(colors: Palette, panel: Panel) -> dict[str, Any]:
+    place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 2}
+    return note(f"<b>{t(f'compare.panel.{panel.title}')}</b>", panel.place[0], panel.place[3], colors.ink, **place)
+
+
+def _line(colors: Palette, number: str, equal: float) -> dict[str, Any]:
+    return rule(colors, xref=f"x{number}", yref=f"y{number} domain", x0=equal, x1=equal, y0=0, y1=1)
+
+
+def _equal_words(colors: Palette, equal: float, *, most: float) -> dict[str, Any]:
+    """Return what the line at equal cost means, on the side of it that has more room."""
+    side = "right" if equal > 0.5 * most else "left"
+    place = {"xref": "x", "yref": "y domain", "xanchor": side, "yanchor": "bottom", "yshift": 4}
+    return note(t("compare.equal"), equal, 0, colors.muted, **place)
+
+
+def _legend(colors: Palette) -> dict[str, Any]:
+    return {
+        "orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom", "itemwidth": 40,
+        "font": {"size": 14, "color": colors.ink}, "bgcolor": "rgba(0,0,0,0)", "traceorder": "normal",
+    }  # fmt: skip
 
 
 def _curve(colors: Palette, style: Style, run: Drawn, panel: Panel, by: str, number: str) -> Trace:

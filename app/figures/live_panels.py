@@ -136,6 +136,7 @@ SETS: Mapping[str, tuple[str, ...]] = {
 }
 """Which panels are shown together: two to a row, in reading order."""
 
+_Places = list[tuple[int, int]]  # row and column of each panel
 _COLUMNS = ((0.0, 0.435), (0.565, 1.0), (0.0, 1.0))  # left, right, and a wide panel
 _AXES = ("x", "x2", "x3")
 _TITLE = 0.06  # height of a panel's title, as a share of the picture
@@ -180,43 +181,52 @@ def panels(
 
     `marks`: panels that a finding is about, with the palette's colour of their sign.
     """
-    data: list[Trace] = []
-    notes: list[dict[str, Any]] = []
-    axes: dict[str, Any] = {}
-    x, places = curves.get(by, []), _places(names)
+    places, x = _places(names), curves.get(by, [])
+    data = [
+        _curve(colors, series, x, curves, PANELS[name], index, column)
+        for index, (name, (_, column)) in enumerate(zip(names, places, strict=True))
+        for series in PANELS[name].series
+    ]
+    drawn = stamps[-MOST_STAMPS:]
+    lines = [_stamp(colors, stamp, i, column) for stamp in drawn for i, (_, column) in enumerate(places)]
+    more = {"shapes": lines, "uirevision": f"{revision} {','.join(names)}", "hoversubplots": "axis", "hovermode": "x"}
+    axes = {**_y_axes(colors, names, places, curves), **_x_axes(colors, places, by, total)}
+    notes = _titles(colors, names, places, curves, marks or {})
+    margin = {"l": 40, "r": 8, "t": 4, "b": 8}
+    return figure(data, house(colors, height=HEIGHT, margin=margin, dragmode="zoom", annotations=notes, **more, **axes))
+
+
+def _y_axes(colors: Palette, names: Sequence[str], places: _Places, curves: Mapping[str, Column]) -> dict[str, Any]:
     rows = 1 + max(row for row, _ in places)
-    for index, (name, (row, column)) in enumerate(zip(names, places, strict=True)):
-        panel, (bottom, top) = PANELS[name], _row(row, rows)
-        axes[f"yaxis{index + 1}"] = _axis(colors, panel, column, (bottom, top), curves)
-        notes.append(_title(colors, name, curves, _COLUMNS[column][0], top, mark=(marks or {}).get(name)))
-        data += [_curve(colors, s, x, curves, panel, index, column) for s in panel.series]
+    return {
+        f"yaxis{index + 1}": _axis(colors, PANELS[name], column, _row(row, rows), curves)
+        for index, (name, (row, column)) in enumerate(zip(names, places, strict=True))
+    }
+
+
+def _x_axes(colors: Palette, places: _Places, by: str, total: float | None) -> dict[str, Any]:
+    """Return one axis for each column, under its last panel; that of a wide panel has no numbers of its own."""
+    axes = {}
     for column in sorted({0, *(column for _, column in places)}):
         last = max((i for i, place in enumerate(places) if place[1] == column), default=0)
         more: dict[str, Any] = {"domain": list(_COLUMNS[column]), "anchor": f"y{last + 1}", "nticks": 5}
         more |= {"matches": "x"} if column else {}
-        more |= {"showticklabels": False, "title": None} if column == 2 and len(names) > 1 else {}
+        more |= {"showticklabels": False, "title": None} if column == 2 and len(places) > 1 else {}
         axes[f"xaxis{column + 1}"] = {**x_axis(colors, by, total, fixedrange=False), **more}
-    lines = [
-        _stamp(colors, stamp, i, column) for stamp in stamps[-MOST_STAMPS:] for i, (_, column) in enumerate(places)
+    return axes
+
+
+def _titles(
+    colors: Palette, names: Sequence[str], places: _Places, curves: Mapping[str, Column], marks: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    rows = 1 + max(row for row, _ in places)
+    return [
+        _title(colors, name, curves, _COLUMNS[column][0], _row(row, rows)[1], mark=marks.get(name))
+        for name, (row, column) in zip(names, places, strict=True)
     ]
-    return figure(
-        data,
-        house(
-            colors,
-            height=HEIGHT,
-            margin={"l": 40, "r": 8, "t": 4, "b": 8},
-            hovermode="x",
-            hoversubplots="axis",
-            dragmode="zoom",
-            uirevision=f"{revision} {','.join(names)}",
-            shapes=lines,
-            annotations=notes,
-            **axes,
-        ),
-    )
 
 
-def _places(names: Sequence[str]) -> list[tuple[int, int]]:
+def _places(names: Sequence[str]) -> _Places:
     """Return row and column of each panel: two to a row, a wide one alone."""
     places, row, column = [], 0, 0
     for name in names:
