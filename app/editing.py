@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.params import MOST_STEPS, Steps
-from app.words import plain_text, t
+from app.words import plain_text, t, told
 from grpo_core import Group, as_rewards
 
 MAX_SIZE = 64
 MAX_LENGTH = 200
+MAX_REWARD = 1e6  # either way
+MIN_LOGP = -10_000.0  # nats
 UNSCORED = ("unscored", "none", "null", "∅")
 FILLER = "·"
 _ROWS = ("tokens", "logp", "old_logp", "ref_logp", "mask")
@@ -28,7 +30,7 @@ def parse_reward(text: str) -> float | None:
         value = float(word.replace(chr(0x2212), "-"))
     except ValueError:
         raise ValueError(t("edit.not_a_number", text=plain_text(text))) from None
-    if not math.isfinite(value) or abs(value) > 1e6:
+    if not math.isfinite(value) or abs(value) > MAX_REWARD:
         raise ValueError(t("edit.not_finite", text=plain_text(text)))
     return value
 
@@ -43,7 +45,7 @@ def parse_rewards(text: str) -> tuple[float | None, ...]:
         try:
             rewards.append(parse_reward(cell))
         except ValueError as error:
-            raise ValueError(t("edit.cell", number=number, problem=str(error))) from None
+            raise ValueError(t("edit.cell", number=number, problem=told(error))) from None
     as_rewards(rewards)
     return tuple(rewards)
 

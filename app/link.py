@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from app import frame
+from app import editing, frame
 from app.params import DEFAULT_RECIPE, PARAMS, default
 from app.teaching import FIRST, teaching_groups
-from app.words import plain_text, t
+from app.words import plain_text, t, told
 from grpo_core import Group
 
 MAX_PACKED = 40_000  # characters of a packed group that are looked at
@@ -110,7 +110,7 @@ def _group(query: Mapping[str, str], notes: list[str]) -> tuple[str, Group]:
     try:
         return _edited(base, group, unpack(query["gx"]))
     except ValueError as error:
-        notes.append(t("link.packed", problem=str(error)))
+        notes.append(t("link.packed", problem=told(error)))
         return base, group
 
 
@@ -131,7 +131,16 @@ def bounded(group: Group) -> Group:
     tokens = sum(len(row) for row in group.tokens)
     if group.size > MAX_COMPLETIONS or tokens > MAX_TOKENS:
         raise ValueError(t("link.large", completions=MAX_COMPLETIONS, tokens=MAX_TOKENS))
+    rewards = [r for row in (group.rewards, *group.reward_parts.values()) for r in row if r is not None]
+    logps = [x for rows in (group.logp, group.old_logp, group.ref_logp) for row in rows or () for x in row]
+    if max(map(abs, rewards), default=0.0) > editing.MAX_REWARD or min(logps, default=0.0) < editing.MIN_LOGP:
+        raise ValueError(t("link.numbers", reward=f"{editing.MAX_REWARD:,.0f}", logp=f"{-editing.MIN_LOGP:,.0f}"))
     return group
+
+
+def sendable(data: Any) -> Any:
+    """Return JSON data with a question mark for half a surrogate pair, which no browser can be sent."""
+    return json.loads(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _difference(view: View) -> dict[str, Any]:
@@ -161,6 +170,6 @@ def unpack(packed: str) -> Any:
         text = stream.decompress(raw, MAX_UNPACKED)
         if stream.unconsumed_tail or not stream.eof:
             raise ValueError(t("link.broken"))
-        return json.loads(text)
+        return sendable(json.loads(text))
     except (binascii.Error, zlib.error, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(t("link.broken")) from error

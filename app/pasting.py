@@ -12,12 +12,11 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from app import link
 from app.editing import parse_reward
-from app.words import plain_text, t
+from app.words import plain_text, t, told
 from grpo_core import Group
 
 MAX_CHARACTERS = 2_000_000
@@ -26,7 +25,7 @@ DEFAULT_LOGP = -1.0
 ROWS = ("logp", "old_logp", "ref_logp")
 TOKEN_COLUMNS = ("completion", "token", "logp", "old_logp", "ref_logp", "mask", "reward", "finish")
 COMPLETION_COLUMNS = ("text", "length", "logp", "old_logp", "ref_logp", "reward", "finish")
-NO = ("0", "false", "no", "f", "n")
+NO = ("0", "0.0", "false", "no", "f", "n")
 
 
 def read_group(text: str) -> tuple[Group, list[str]]:
@@ -65,7 +64,7 @@ def to_table(group: Group) -> str:
 
 def _json(text: str, notes: list[str]) -> Mapping[str, Any]:
     try:
-        data = json.loads(text)
+        data = link.sendable(json.loads(text))
     except (ValueError, RecursionError) as error:
         where = getattr(error, "lineno", 1)
         raise ValueError(t("paste.json", line=where)) from None
@@ -85,10 +84,12 @@ def _entry(one: dict[str, Any], number: int) -> dict[str, Any]:
     if unknown:
         columns = ", ".join(("tokens", "text", "reward", *ROWS, "mask", "finish"))
         raise ValueError(t("paste.unknown", names=plain_text(", ".join(map(str, unknown))), accepted=columns))
+    if not isinstance(one.get("tokens") or [], list):
+        raise ValueError(t("paste.row", row=number, problem=t("paste.token_list")))
     if "reward" not in one:
         raise ValueError(t("paste.row", row=number, problem=t("paste.no_reward")))
     text = one.pop("text", None)
-    if "tokens" not in one:
+    if one.get("tokens") is None:
         one["tokens"] = _words(str(text or ""))
         one["split"] = True
     return one
@@ -100,7 +101,10 @@ def _entry(one: dict[str, Any], number: int) -> dict[str, Any]:
 def _table(text: str, notes: list[str]) -> Mapping[str, Any]:
     first = text.splitlines()[0]
     delimiter = max("\t;,", key=first.count)
-    rows = list(csv.reader(io.StringIO(text), delimiter=delimiter))
+    try:
+        rows = list(csv.reader(io.StringIO(text), delimiter=delimiter))
+    except csv.Error:  # a cell of more than 131,072 characters: a quote was never closed
+        raise ValueError(t("paste.cell")) from None
     header = [name.strip().lower().replace(" ", "_") for name in rows[0]]
     by_token = "token" in header
     accepted = TOKEN_COLUMNS if by_token else COMPLETION_COLUMNS
@@ -123,10 +127,12 @@ def _record(header: Sequence[str], row: Sequence[str], number: int) -> dict[str,
 
 
 def _by_token(records: Sequence[tuple[int, dict[str, str]]]) -> list[dict[str, Any]]:
-    """Return completions from a table with one row a token; rows that belong together stand together."""
+    """Return completions from a table with one row a token, in the order in which they begin."""
+    found: dict[str, list[tuple[int, dict[str, str]]]] = {}
+    for item in records:
+        found.setdefault(item[1].get("completion", "1").strip(), []).append(item)
     entries = []
-    for _, found in groupby(records, key=lambda item: item[1].get("completion", "1")):
-        rows = list(found)
+    for rows in found.values():
         number, head = rows[0]
         entry: dict[str, Any] = {"reward": _reward(head["reward"], number)}
         rows = [(n, row) for n, row in rows if row["token"] != ""]
@@ -174,7 +180,7 @@ def _reward(text: str, row: int) -> float | None:
     try:
         return parse_reward(text)
     except ValueError as error:
-        raise ValueError(t("paste.row", row=row, problem=str(error))) from None
+        raise ValueError(t("paste.row", row=row, problem=told(error))) from None
 
 
 def _number(text: str, row: int, name: str) -> float:

@@ -245,7 +245,7 @@ def _take(name: str, raw: Any, gesture: Any) -> None:
         edit_group(editing.with_length(group(), int(index), length, source=base_group()), gesture=gesture)
     elif kind == "token":  # "token:logp:2:5" is the log-probability of completion 2, token 5, counted from 0
         row, completion, position = index.split(":")
-        value = _ranged(text, -10_000, 0, whole=False)
+        value = _ranged(text, editing.MIN_LOGP, 0, whole=False)
         edit_group(editing.with_token(group(), int(completion), int(position), row, value), gesture=gesture)
     elif kind == "step":  # "step:reward:0:2" is the reward of completion 0's step 2, both counted from 0
         what, *at = index.split(":")

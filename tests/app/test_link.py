@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from base64 import urlsafe_b64encode
 from urllib.parse import parse_qs
@@ -111,6 +112,8 @@ BAD_DATA = (
     {"rewards": ["x"]},
     {"rewards": [1]},
     {"rewards": [1e400, 0, 0, 0]},
+    {"rewards": [1e300, 0, 0, 0]},
+    {"whole": True, "prompt": "", "tokens": [["a"]], "rewards": [1], "logp": [[-1e5]]},
     {"logp": 3},
     {"nope": 1},
     {"without": 5},
@@ -133,6 +136,15 @@ def test_no_link_raises(query):
     for name, value in view.chosen.items():
         assert PARAMS[name].parse(PARAMS[name].write(value)) == value
     assert all(isinstance(note, str) for note in notes)
+
+
+def test_half_a_character_in_a_link_can_be_sent_to_a_browser():
+    data = {"whole": True, "prompt": "\ud800", "tokens": [["a"]], "rewards": [1], "logp": [[-1]]}
+    text = urlsafe_b64encode(zlib.compress(json.dumps(data).encode())).decode().rstrip("=")
+    view, notes = link.from_query({"gx": text})
+    assert view.group.prompt == "?"
+    assert not notes
+    assert link.from_query(link.to_query(view)) == (view, [])
 
 
 def test_a_group_larger_than_the_explorer_is_refused():

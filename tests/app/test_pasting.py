@@ -90,6 +90,17 @@ def test_columns_that_are_not_read_are_named():
     assert "colour" in notes[0]
 
 
+def test_rows_of_one_completion_need_not_stand_together_and_a_mask_may_be_a_decimal_number():
+    group, _ = pasting.read_group("completion,token,mask,reward\n1,a,1.0,1\n2,c,1.0,0\n1,b,0.0,1")
+    assert group.tokens == (("a", "b"), ("c",))
+    assert group.mask == ((True, False), (True,))
+
+
+def test_json_without_tokens_is_split_and_half_a_character_is_a_question_mark():
+    group, _ = pasting.read_group('[{"tokens": null, "text": "a b", "reward": 1}, {"text": "\\ud800!", "reward": 0}]')
+    assert group.tokens == (("a", " b"), ("?!",))
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -112,6 +123,10 @@ def test_columns_that_are_not_read_are_named():
         ('[{"tokens": ["a"]}]', "Row 1: there is no reward"),
         ('[{"tokens": ["a"], "reward": 1, "evil": 2}]', "unknown fields"),
         ('{"prompt": "x"}', "lacks"),
+        ('[{"tokens": 5, "reward": 1}]', "must be a list of texts"),
+        ('[{"tokens": ["a"], "reward": 1e300}]', "beyond ±1,000,000"),
+        ('[{"tokens": ["a"], "reward": 1, "logp": [-1e5]}]', "below −10,000 nats"),
+        ('text,reward\n"' + "x" * 140_000 + ",1", "far too long"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(text, says):

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import link, state, widgets
 from app.bench import MAX_CHARACTERS, MAX_TEXTS, Bench, bench_cases
-from app.words import t
+from app.words import t, told
 from grpo_core import Group
 from grpo_core.rewards import RewardReport, reward_parts
 
@@ -30,7 +30,7 @@ def current() -> tuple[Bench, str]:
     try:
         return unpacked(packed), ""
     except ValueError as error:
-        return case, str(error)
+        return case, told(error)
 
 
 def packed(bench: Bench) -> str:
@@ -64,7 +64,7 @@ def show(bench: Bench) -> None:
 def pasted(text: str) -> tuple[str, ...]:
     """Return the completions in a pasted text: a JSON list of texts, or texts with a line of --- between them."""
     try:
-        data = json.loads(text)
+        data = link.sendable(json.loads(text))
     except (ValueError, RecursionError):
         data = None
     if isinstance(data, list) and data and all(isinstance(item, str) for item in data):
@@ -200,6 +200,6 @@ def _attempt(bench: Bench) -> None:
     try:
         show(bench)
     except ValueError as error:
-        errors["bench"] = ("", str(error))
+        errors["bench"] = ("", told(error))
         return
     errors.pop("bench", None)
