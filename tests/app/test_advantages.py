@@ -12,7 +12,7 @@ import pytest
 from app import formulas, presets
 from app.explain import advantages as explain
 from app.lens import look
-from app.link import value_of
+from app.link import pack, value_of
 from app.params import PARAMS, SHOWN_RECIPES, read_steps
 from app.teaching import teaching_groups
 from app.views.advantages import prompts, several, steps
@@ -218,6 +218,62 @@ def test_functions_that_cancel_have_spread_and_no_advantage():
     assert not np.any(own.summed.advantages)
     assert not np.any(own.apart.advantages)
     assert several.notice(own)[0] == "several-cancel"
+
+
+OWN = {"accuracy": (1.0, 0.0, None, 0.0), "*bold* $x$ <b>": (0.5, 0.5, None, -0.5)}
+
+
+def with_parts(parts, **chosen):
+    group = teaching_groups()["one-of-four"].replace(reward_parts=parts)
+    return look(group, {name: value_of(chosen, name) for name in PARAMS})
+
+
+def test_a_group_that_recorded_several_functions_brings_its_own_numbers():
+    own = several.several(with_parts(OWN))
+    assert own.names == tuple(OWN)
+    np.testing.assert_array_equal(own.parts[:, 0], [1, 0, np.nan, 0])
+    assert own.weights == (1.0, 1.0)
+    np.testing.assert_array_equal(own.totals, [1.5, 0.5, np.nan, -0.5])
+    for found in (own.summed, own.apart):
+        assert found.advantages[2] == 0
+        assert found.advantages[0] > found.advantages[1] > found.advantages[3]
+    assert several.several(with_parts(OWN, mgw=(2.0, 0.0))).totals.tolist()[0] == 2.0
+
+
+@pytest.mark.parametrize(
+    "parts", [{}, {"only": (1.0, 0.0, 0.0, 0.0)}, {f"f{k}": (1.0, 0.0, 0.0, 0.0) for k in range(9)}]
+)
+def test_without_several_functions_of_its_own_the_example_is_shown(parts):
+    own = several.several(with_parts(parts))
+    assert own.names == tuple(t(f"param.mfun.{name}") for name in several.FUNCTIONS)
+
+
+def test_the_example_can_be_asked_for_beside_a_groups_own_functions():
+    own = several.several(with_parts(OWN, msrc="example"))
+    assert own.names == tuple(t(f"param.mfun.{name}") for name in several.FUNCTIONS)
+
+
+def test_a_groups_own_functions_are_explained_and_their_names_are_no_markup():
+    own = several.several(with_parts(OWN))
+    section, numbers = several.notice(with_loud(own))
+    assert section == "several-loud"
+    assert numbers["loud"] == r"\*bold\* \$x\$ \<b\>"
+    assert "nan" not in "".join(several.formula(own))
+    assert several.table(own).header[1:3] == tuple(OWN)
+    assert printed(several.snippet(own))[-4:] == pytest.approx(own.apart.advantages, abs=1e-6)
+
+
+def with_loud(own):
+    return several.Several(own.parts * [1, 100], own.weights, own.spec, own.names, own=True)
+
+
+def test_a_groups_own_functions_open_as_a_page(open_page):
+    group = teaching_groups()["one-of-four"].replace(reward_parts=OWN)
+    at = open_page("advantages", {"adv_view": "several", "gx": pack({"whole": True, **group.to_json()})})
+    sound(at)
+    assert not at.warning
+    at.segmented_control(key="choice-msrc").set_value("example").run()
+    sound(at)
 
 
 # --- several prompts --------------------------------------------------------------------------------------------------

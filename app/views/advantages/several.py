@@ -1,4 +1,7 @@
-"""Several reward functions: summed and then normalised, against each normalised and then summed (GDPO)."""
+"""Several reward functions: summed and then normalised, against each normalised and then summed (GDPO).
+
+They are the current group's own where it recorded several, or an example's, whose numbers can be edited here.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,33 @@ from app import formulas, state, widgets
 from app.figures import advantages_batches as figures
 from app.lens import Lens
 from app.numbers import bracketed, latex, plain, short, signed
-from app.widgets import Question, Readout, Table, slider
+from app.widgets import Question, Readout, Row, Table, slider
 from app.words import prose, t
-from grpo_core import AdvantageSpec, GroupAdvantages, group_advantages, multi_reward_advantages, sum_rewards
+from grpo_core import (
+    AdvantageSpec,
+    GroupAdvantages,
+    as_rewards,
+    group_advantages,
+    multi_reward_advantages,
+    sum_rewards,
+)
 
 FUNCTIONS = ("mc", "mf", "ml")
+MOST_PARTS = 8  # reward functions of a group that the picture has room for
 
 
 @dataclass(frozen=True)
 class Several:
-    """The rewards of several functions (G, functions), their weights, and how the std is taken."""
+    """The rewards of several functions (G, functions), their names and weights, and how the std is taken.
+
+    nan: the function could not score. `names` of a group's own functions are a stranger's text.
+    """
 
     parts: np.ndarray
     weights: tuple[float, ...]
     spec: AdvantageSpec
+    names: tuple[str, ...]
+    own: bool = False
 
     @property
     def used(self) -> list[int]:
@@ -67,37 +83,61 @@ class Several:
 
 
 def several(lens: Lens) -> Several:
-    """Return what the settings describe; lists of different lengths are brought to the first one's."""
+    """Return the group's reward functions, or the example's: its lists are brought to the length of the first."""
     v = lens.values
+    spec = AdvantageSpec(ddof=lens.spec.ddof, eps=lens.spec.eps)
+    if takes_group(lens):
+        names, columns = zip(*lens.group.reward_parts.items(), strict=True)
+        parts = np.stack([as_rewards(list(column)) for column in columns], axis=-1)
+        return Several(parts, _weights(v["mgw"], len(names)), spec, names, own=True)
     size = len(v["mc"])
     columns = [state.resized_list(v[name], size) for name in FUNCTIONS]
-    weights = state.resized_list(v["mw"], len(FUNCTIONS))
-    spec = AdvantageSpec(ddof=lens.spec.ddof, eps=lens.spec.eps)
-    return Several(np.array(columns).T, tuple(map(float, weights)), spec)
+    words = tuple(t(f"param.mfun.{name}") for name in FUNCTIONS)
+    return Several(np.array(columns).T, _weights(v["mw"], len(FUNCTIONS)), spec, words)
 
 
-def names() -> list[str]:
-    """Return the reward functions' names."""
-    return [t(f"param.mfun.{name}") for name in FUNCTIONS]
+def _weights(values: tuple[float, ...], count: int) -> tuple[float, ...]:
+    return tuple(map(float, state.resized_list(values, count)))
+
+
+def has_parts(lens: Lens) -> bool:
+    """Return whether the group recorded several reward functions, as many as the picture has room for."""
+    return 2 <= len(lens.group.reward_parts) <= MOST_PARTS
+
+
+def takes_group(lens: Lens) -> bool:
+    """Return whether the group's own reward functions are shown."""
+    return has_parts(lens) and lens.values["msrc"] == "group"
 
 
 def settings(lens: Lens) -> None:
-    """Draw the weights, and the rewards of one function."""
-    chosen, own = lens.values["mfun"], several(lens)
-    weights = [
-        {**row, "help": t("control.function_weight_help")}
-        for row in widgets.cell_rows("mw", [t("control.weight", name=name) for name in names()])
-    ]
-    widgets.choice("mfun")
+    """Draw the weights, and for the example the rewards of one function."""
+    own = several(lens)
+    if has_parts(lens):
+        widgets.choice("msrc")
+    if not own.own:
+        widgets.choice("mfun")
+    rewards = [] if own.own else _reward_rows(lens, own)
+    count = [] if own.own else [widgets.count_row(FUNCTIONS, t("control.completions"))]
+    widgets.controls("several", [*rewards, *_weight_rows(own), slider("eps"), *count])
+    widgets.choice("ddof")
+
+
+def _reward_rows(lens: Lens, own: Several) -> list[Row]:
+    """Return a row for each completion's reward from the function to edit."""
+    chosen = lens.values["mfun"]
     values = own.parts[:, FUNCTIONS.index(chosen)]
     titles = [t("control.completion", number=i + 1) for i in range(len(values))]
-    rewards = [
+    return [
         {**row, "help": t("control.part_help"), "low": min(0.0, *values), "high": max(1.0, *values)}
         for row in widgets.cell_rows(chosen, titles)
     ]
-    count = widgets.count_row(FUNCTIONS, t("control.completions"))
-    widgets.controls("several", [*rewards, *weights, slider("eps"), count])
-    widgets.choice("ddof")
+
+
+def _weight_rows(own: Several) -> list[Row]:
+    titles = [t("control.weight", name=name if len(name) <= 24 else f"{name[:23]}…") for name in own.names]
+    said = t("param.mgw.help") if own.own else t("control.function_weight_help")
+    return [{**row, "help": said} for row in widgets.cell_rows("mgw" if own.own else "mw", titles)]
 
 
 def draw(lens: Lens) -> None:
@@ -108,7 +148,7 @@ def draw(lens: Lens) -> None:
         figures.Panel(t("chart.each_first"), own.apart.advantages[None, :]),
     ]
     stds = [float(one.std) for one in own.each]
-    figure = figures.several(widgets.colors(), names(), own.parts, own.weights, panels, stds=stds)
+    figure = figures.several(widgets.colors(), own.names, own.parts, own.weights, panels, stds=stds)
     widgets.picture(figure, "several", alt=t("alt.several"))
     widgets.readouts(
         [
@@ -131,31 +171,38 @@ def distinct(values: np.ndarray) -> int:
 
 def vectors(own: Several) -> int:
     """Return how many different reward vectors there are among the functions in use."""
-    return len(np.unique(own.parts[:, own.used], axis=0)) if own.used else 1
+    return len({tuple(map(str, row)) for row in own.parts[:, own.used].tolist()}) if own.used else 1
 
 
 def formula(own: Several) -> list[str]:
-    """Return one completion's advantage both ways, with numbers."""
+    """Return one completion's advantage both ways, with numbers; a function that could not score it has no part."""
     i, eps = own.focus, own.spec.eps
+    used = [f for f in own.used if not np.isnan(own.parts[i, f])]
     n = i + 1
-    terms = [rf"{_short(own.weights[f])}\cdot {_short(own.parts[i, f])}" for f in own.used] or ["0"]
+    terms = [rf"{_short(own.weights[f])}\cdot {_short(own.parts[i, f])}" for f in used] or ["0"]
     lines = [
         rf"R_{{{n}}} &= \sum_f w_f\, r_{{{n},f}} = {' + '.join(terms)} = {latex(own.totals[i])}",
         formulas.normalised(rf"A_{{{n}}}^{{\text{{sum first}}}}", rf"R_{{{n}}}", own.totals[i], own.summed, eps, i),
     ]
-    for f in own.used:
+    for f in used:
         symbol = rf"{n},{f + 1}"
         lines.append(formulas.normalised(rf"z_{{{symbol}}}", rf"r_{{{symbol}}}", own.parts[i, f], own.each[f], eps, i))
+    return [*lines, *_each_first(own, used)]
+
+
+def _each_first(own: Several, used: list[int]) -> list[str]:
+    """Return the lines that put the functions' own advantages together."""
+    i, eps = own.focus, own.spec.eps
+    n = i + 1
     z = np.stack([one.advantages for one in own.each], axis=-1)
-    total = np.asarray(sum_rewards(z, weights=own.weights))
-    parts = [rf"{_short(own.weights[f])}\cdot {bracketed(z[i, f])}" for f in own.used] or ["0"]
+    total = np.where(np.isnan(own.totals), np.nan, sum_rewards(z, weights=own.weights))
+    parts = [rf"{_short(own.weights[f])}\cdot {bracketed(z[i, f])}" for f in used] or ["0"]
     again = group_advantages(total, ddof=own.spec.ddof, eps=eps)
     summed = rf"{' + '.join(parts)} = {latex(total[i], sign=True)}"
     head = rf"Z_{{{n}}} &= \sum_f w_f\, z_{{{n},f}}"
-    lines += [rf"{head} = {summed}"] if len(parts) < 3 else [head, rf"&= {summed}"]
+    lines = [rf"{head} = {summed}"] if len(parts) < 3 else [head, rf"&= {summed}"]
     left = rf"A_{{{n}}}^{{\text{{each first}}}}"
-    lines.append(formulas.normalised(left, rf"Z_{{{n}}}", total[i], again, eps, i))
-    return lines
+    return [*lines, formulas.normalised(left, rf"Z_{{{n}}}", total[i], again, eps, i)]
 
 
 def _short(value: float) -> str:
@@ -166,33 +213,41 @@ def _short(value: float) -> str:
 
 def notice(own: Several) -> tuple[str, dict[str, Any]]:
     """Return the section to show, and the numbers in it."""
-    a, b = own.summed.advantages, own.apart.advantages
     numbers = {
-        "best": str(int(np.argmax(a)) + 1), "other": str(int(np.argmax(b)) + 1),
-        "std": plain(float(own.summed.std)), "stds": ", ".join(plain(float(own.each[f].std), 2) for f in own.used),
+        "best": str(int(np.argmax(own.summed.advantages)) + 1), "std": plain(float(own.summed.std)),
+        "stds": ", ".join(plain(float(own.each[f].std), 2) for f in own.used),
     }  # fmt: skip
     if not own.used or all(float(own.each[f].std) == 0 for f in own.used):
         return "several-flat", numbers
     if float(own.summed.std) == 0:
         return "several-cancel", numbers
-    pair = collision(own)
-    if pair is not None:
-        i, j = pair
-        return "several-same", {
-            "first": str(i + 1), "second": str(j + 1), "sum": short(round(float(own.totals[i]), 6)),
-            "both": signed(a[i]), "one": signed(b[i]), "two": signed(b[j]),
-        }  # fmt: skip
-    loud = drowned(own)
-    if loud is not None:
-        f, g = loud
-        return "several-loud", {
-            "loud": names()[f], "quiet": names()[g], "large": plain(_spread(own, f), 2),
-            "small": plain(_spread(own, g), 2),
-        }  # fmt: skip
-    constant = [names()[f] for f in own.used if float(own.each[f].std) == 0]
-    if constant:
-        return "several-constant", {"name": constant[0]}
-    return "several", numbers
+    if (pair := collision(own)) is not None:
+        return "several-same", _same_numbers(own, *pair)
+    if (pair := drowned(own)) is not None:
+        return "several-loud", _loud_numbers(own, *pair)
+    constant = [_said(own, f) for f in own.used if float(own.each[f].std) == 0]
+    return ("several-constant", {"name": constant[0]}) if constant else ("several", numbers)
+
+
+def _said(own: Several, f: int) -> str:
+    """Return a function's name for the text, where a stranger's must not be read as markup."""
+    name = own.names[f]
+    return widgets.literal(name if len(name) <= 40 else f"{name[:39]}…") if own.own else name
+
+
+def _same_numbers(own: Several, i: int, j: int) -> dict[str, str]:
+    a, b = own.summed.advantages, own.apart.advantages
+    return {
+        "first": str(i + 1), "second": str(j + 1), "sum": short(round(float(own.totals[i]), 6)),
+        "both": signed(a[i]), "one": signed(b[i]), "two": signed(b[j]),
+    }  # fmt: skip
+
+
+def _loud_numbers(own: Several, f: int, g: int) -> dict[str, str]:
+    return {
+        "loud": _said(own, f), "quiet": _said(own, g), "large": plain(_spread(own, f), 2),
+        "small": plain(_spread(own, g), 2),
+    }  # fmt: skip
 
 
 def collision(own: Several) -> tuple[int, int] | None:
@@ -222,12 +277,12 @@ def _spread(own: Several, f: int) -> float:
 
 def question(own: Several) -> Question:
     """Ask what a larger scale of one function does when each is normalised first."""
-    scaled = own.parts * np.array([10.0, *[1.0] * (len(FUNCTIONS) - 1)])
-    changed = Several(scaled, own.weights, own.spec)
+    scaled = own.parts * np.array([10.0, *[1.0] * (len(own.names) - 1)])
+    changed = replace(own, parts=scaled)
     i = own.focus
     value = float(changed.apart.advantages[i])
     numbers = {
-        "number": i + 1, "answer": signed(value), "before": signed(own.apart.advantages[i]),
+        "number": i + 1, "answer": signed(value), "before": signed(own.apart.advantages[i]), "name": _said(own, 0),
         "sum": signed(changed.summed.advantages[i]),
     }  # fmt: skip
     return Question(
@@ -240,7 +295,7 @@ def snippet(own: Several) -> str:
     return f"""import numpy as np
 from grpo_core import AdvantageSpec, multi_reward_advantages
 
-parts = np.array({own.parts.tolist()!r})  # completions x reward functions
+parts = np.array({_rows(own.parts)})  # completions x reward functions
 weights = {list(own.weights)!r}
 for way in ("sum_then_normalize", "normalize_then_sum"):
     spec = AdvantageSpec(ddof={own.spec.ddof}, eps={own.spec.eps!r}, reward_aggregation=way)
@@ -248,9 +303,15 @@ for way in ("sum_then_normalize", "normalize_then_sum"):
     print(way, result.std, result.advantages)"""
 
 
+def _rows(parts: np.ndarray) -> str:
+    """Return the rewards as Python; an unscored one is nan there."""
+    return repr(parts.tolist()).replace("nan", "np.nan")
+
+
 def table(own: Several) -> Table:
     """Return rewards and both advantages as data."""
-    header = ("completion", "correct", "format", "length", "sum", "advantage, sum first", "advantage, each first")
+    names = own.names if own.own else ("correct", "format", "length")
+    header = ("completion", *names, "sum", "advantage, sum first", "advantage, each first")
     rows = [
         (i + 1, *map(float, own.parts[i]), float(own.totals[i]), float(own.summed.advantages[i]),
          float(own.apart.advantages[i]))
