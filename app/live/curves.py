@@ -38,7 +38,7 @@ def charts(source: Reader, look: Look | None, by: str) -> None:
         names = shown_panels(look)
         which = (*which, *names)
         figure = _once(look, ("panels", *which), lambda: small_multiples(look, by, palette, names, found))
-        live_plot(figure, key="live-panels", version=(version, which), alt=t("live.alt.panels"))
+        live_plot(figure, key="live-panels", version=(version, which), alt=_panels_alt(names))
         findings.beside(found, main=False)
     if look is not None:
         _under(source, look)
@@ -113,6 +113,10 @@ def axis_of(look: Look | None, by: str) -> dict[str, Any]:
     steps = look.run.steps if look else live_form.DEFAULT.steps
     total = float(steps) if by == "step" else None if look and look.step else 10.0
     return {"by": by, "total": total, "revision": f"{look.run.id if look else ''} {by}"}
+
+
+def _panels_alt(names: Sequence[str]) -> str:
+    return t("live.alt.panels", names=", ".join(t(f"live.panel.{name}") for name in names))
 
 
 def _progress_alt(look: Look | None, by: str) -> str:

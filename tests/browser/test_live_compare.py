@@ -20,15 +20,21 @@ def small_settings(page: Page, app_url: str) -> None:
     expect(page.locator(".st-key-live-settings summary")).to_contain_text("6 steps")
 
 
-def test_a_sweep_runs_by_itself_and_is_drawn_while_it_does(page, app_url, store):
-    page.set_default_timeout(PATIENCE)
-    small_settings(page, app_url)
+def open_the_form(page: Page) -> None:
+    """Go to the part that compares runs and open the form that makes some: it is open only where none are shown."""
     page.get_by_role("radio", name="Compare").click()
     box = page.locator(".st-key-live-compare-make")
     expect(box).to_be_visible()
-    values = page.locator(".st-key-live-compare-values-learning_rate input")
-    if not values.is_visible():
+    if not page.locator(".st-key-live-compare-way").is_visible():
         box.locator("summary").click()
+    expect(page.locator(".st-key-live-compare-way")).to_be_visible()
+
+
+def test_a_sweep_runs_by_itself_and_is_drawn_while_it_does(page, app_url, store):
+    page.set_default_timeout(PATIENCE)
+    small_settings(page, app_url)
+    open_the_form(page)
+    values = page.locator(".st-key-live-compare-values-learning_rate input")
     values.fill("1e-4, 1e-3")
     values.press("Enter")
     expect(page.locator(".st-key-live-compare-queue button").first).to_contain_text("Queue 2 runs")
@@ -56,3 +62,26 @@ def test_a_sweep_runs_by_itself_and_is_drawn_while_it_does(page, app_url, store)
     page.locator(".st-key-live-runs-delete-now button").first.click()
     expect(page.get_by_text("Deleted:")).to_be_visible()
     assert ids[1] not in [run.id for run in store.runs()]
+
+
+def test_named_variants_follow_one_another_and_are_drawn_under_their_names(page, app_url, store):
+    page.set_default_timeout(PATIENCE)
+    small_settings(page, app_url)
+    open_the_form(page)
+    page.get_by_role("radio", name="Variants of your own").click()
+    for setting, value in (("name", "wide"), ("group_size", "3"), ("prompts_per_step", "3")):
+        field = page.locator(f".st-key-live-variant-2-{setting} input")
+        field.fill(value)
+        field.press("Enter")
+    box = page.locator(".st-key-live-compare-make")
+    expect(box.get_by_text("it cannot say which of the settings did it")).to_be_visible()
+    page.locator(".st-key-live-compare-queue button").first.click()
+    page.wait_for_function("new URLSearchParams(location.search).get('runs')?.split(',').length === 2")
+    page.wait_for_function(f"JSON.stringify({POINTS}) === '[6,6]'", timeout=PATIENCE)
+    names = page.evaluate(f"{PLOT}.data.slice(0, 2).map((trace) => trace.name)")
+    assert names == ["as set · G 8, prompts 2", "wide · G 3, prompts 3"]
+    ids = page.evaluate("new URLSearchParams(location.search).get('runs')").split(",")
+    assert [(store.run(name).name, dict(store.run(name).changed)) for name in ids] == [
+        ("as set", {}),
+        ("wide", {"group_size": 3, "prompts_per_step": 3}),
+    ]
