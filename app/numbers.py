@@ -73,3 +73,16 @@ def bracketed(value: Any, digits: int = 3) -> str:
 def cell(value: Any) -> str:
     """Return a number as its owner would type it into a cell: exact, shortest, empty for None."""
     return "" if value is None else repr(float(value)).removesuffix(".0")
+
+
+def finite(data: Any) -> Any:
+    """Return JSON data with None in the place of what is no finite number: a gap in a picture.
+
+    >>> finite({"y": [1.0, float("inf")]})
+    {'y': [1.0, None]}
+    """
+    if isinstance(data, dict):
+        return {name: finite(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data

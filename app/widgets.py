@@ -18,7 +18,7 @@ from app import link, presets, redraw, state
 from app.components import component
 from app.figures.base import Figure, Palette, enlarged, palette
 from app.live_plot import live_plot
-from app.numbers import cell
+from app.numbers import cell, finite
 from app.params import PARAMS, Param
 from app.words import formula as spoken_formula
 from app.words import known, prose, t
@@ -328,7 +328,12 @@ def picture(figure: Figure, key: str, *, alt: str) -> None:
     validate every picture instead.
     """
     figure = enlarged(figure) if state.lab().frame.present else figure
-    content = zlib.crc32(json.dumps(figure).encode())
+    try:
+        text = json.dumps(figure, allow_nan=False)
+    except ValueError:  # a log-ratio of 1000 nats has an infinite k3; JSON knows no such number
+        figure = finite(figure)
+        text = json.dumps(figure)
+    content = zlib.crc32(text.encode())
     live_plot(figure, key=f"picture-{key}", version=content, alt=alt, name=key)
 
 

@@ -11,6 +11,7 @@ from grpo_core._arrays import Array, namespace, number, stop_gradient
 from grpo_core.advantages import KINDS, group_advantages, group_kind
 from grpo_core.aggregation import masked_mean, sequence_mean
 from grpo_core.groups import GroupBatch
+from grpo_core.kl import kl_from_log_ratio
 from grpo_core.messages import InputError
 from grpo_core.objective import LossTerms, Objective
 from grpo_core.surrogates import SURROGATES
@@ -32,7 +33,7 @@ def batch_statistics(batch: GroupBatch, terms: LossTerms, objective: Objective) 
         **_clip_statistics(*clipped_sides(batch.advantages, terms, objective), terms, objective),
         **SURROGATES[objective.surrogate].statistics(terms.inputs, **objective.surrogate_parameters()),
         "saturated_mean": masked_mean(xp.astype(terms.saturated, terms.ratio.dtype), terms.mask),
-        "kl_old": masked_mean(xp.expm1(-terms.log_ratio) + terms.log_ratio, terms.mask),
+        "kl_old": masked_mean(kl_from_log_ratio(-terms.log_ratio), terms.mask),
     }
     if terms.kl is not None:
         result["kl"] = masked_mean(terms.kl, terms.mask)

@@ -17,6 +17,7 @@ from app.numbers import bracketed, latex
 from app.recipe_words import recipe_title
 from app.words import t
 from grpo_core import Objective, get_recipe
+from grpo_core.ratios import ratio_from_log
 from grpo_core.surrogate_curves import ORDINARY, SurrogateCurve, surrogate_curve
 
 LEAST = 0.02  # the picture begins at this ratio: log 0 is not a number
@@ -124,7 +125,7 @@ def ratios(lens: Lens) -> np.ndarray:
         return np.asarray(lens.terms.ratio)
     if lens.objective.surrogate == "vespo":
         return np.where(lens.terms.mask, lenses.levels(lens.group)["trajectory"], 1.0)
-    return np.exp(np.asarray(lens.terms.log_ratio))
+    return ratio_from_log(np.asarray(lens.terms.log_ratio), lens.terms.mask)
 
 
 def points(lens: Lens, high: float) -> Points:

@@ -57,6 +57,7 @@ def _row(lens: Lens, i: int) -> dict[str, Any]:
     ratio, saturated = lens.row(terms.ratio, i)[trains], lens.row(terms.saturated, i)[trains]
     kl = lens.row(terms.kl, i) if terms.kl is not None else np.zeros(0)
     share = float(lens.row(terms.contribution, i).sum())
+    drawn = float(np.nan_to_num(share))  # JSON knows no infinite number
     reward = group.rewards[i]
     return {
         "tokens": list(group.tokens[i]), "trains": trains.tolist(), "note": _length(lens, i),
@@ -65,7 +66,7 @@ def _row(lens: Lens, i: int) -> dict[str, Any]:
         "ratios": ratio.tolist(), "saturated": saturated.tolist(), "ratio_text": _ratios(ratio, saturated),
         "kl": np.where(np.isfinite(kl), kl, 0.0).tolist(),
         "kl_text": plain(float(masked_mean(kl, trains)), 2) if kl.size else "",
-        "weights": lens.row(terms.weights, i).tolist(), "share": share, "share_text": signed(share),
+        "weights": lens.row(terms.weights, i).tolist(), "share": drawn, "share_text": signed(share),
     }  # fmt: skip
 
 

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from app import presets, state
+from app import editing, link, presets, state
 from app.params import PARAMS, SHOWN_RECIPES
+from app.teaching import teaching_groups
 from app.words import CONTENT, t
 
 PAGES = ("home", "advantages", "clip", "kl", "reduction")
@@ -102,6 +103,18 @@ def test_an_edit_of_the_group_is_on_every_page(open_page):
         sound(at)
         assert at.session_state["grpo_lab"].view.group.rewards == (0.0, 1.0, 1.0, None, 0.5)
         assert at.selectbox(key="choice-group").value == "edited"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_log_ratio_of_a_thousand_nats_is_no_broken_picture(open_page, page):
+    group = teaching_groups()["off-policy"]
+    far = editing.with_token(group, 0, 0, "logp", -1000.0)
+    for view in VIEWS[page]:
+        at = open_page(page, {**link.to_query(link.View({}, "off-policy", far)), "beta": "0.04", **view})
+        sound(at)
+        for element in at.get("bidi_component"):
+            if element.proto.json:
+                json.loads(element.proto.json, parse_constant=pytest.fail)  # a browser reads no Infinity and no NaN
 
 
 @pytest.mark.parametrize(
