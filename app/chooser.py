@@ -12,7 +12,7 @@ import streamlit as st
 from app import link, pasting, redraw, state
 from app.teaching import FIRST, teaching_groups
 from app.widgets import literal
-from app.words import plain_text, prose, t
+from app.words import plain_text, prose, t, told
 from grpo_core import Group
 
 EDITED, OPENED = "edited", "opened"  # names in the list for a group that is no teaching group
@@ -95,7 +95,7 @@ def _paste() -> None:
     except UnicodeDecodeError:
         st.error(t("paste.not_text"), icon=":material/block:")
     except ValueError as error:
-        st.error(f"{t('paste.refused')} {literal(str(error))}", icon=":material/block:")
+        st.error(f"{t('paste.refused')} {literal(told(error))}", icon=":material/block:")
     else:
         _close(notes)
 
@@ -139,7 +139,7 @@ def _live() -> None:
             live_groups.take_up(run.config, groups[min(index or 0, len(groups) - 1)])
             _close([])
     except (RunStoreError, ValueError) as error:
-        st.error(f"{t('paste.refused')} {literal(str(error))}", icon=":material/block:")
+        st.error(f"{t('paste.refused')} {literal(told(error))}", icon=":material/block:")
 
 
 def _run_name(run: Any) -> str:

@@ -14,7 +14,7 @@ from app.live import models
 from app.numbers import short
 from app.recipe_words import recipe_title
 from app.widgets import literal
-from app.words import known, t
+from app.words import known, t, told
 from grpo_core import RECIPES
 from grpo_core.live.config import REWARD_SOURCES, SCALES, SUPERVISIONS, SURROGATES, RunConfig, accepted, with_recipe
 from grpo_core.live.faults import FAULTS
@@ -86,33 +86,11 @@ def chosen(pace: float | None) -> RunConfig:
     values = settings()
     for field in ALL:
         if field.kind == "whole" and values[field.name] is None:
-            raise ValueError(f"{t(f'live.set.{field.name}')}: {in_words(accepted(field.name))}")
+            raise ValueError(f"{t(f'live.set.{field.name}')}: {told(accepted(field.name))}")
     try:
         return RunConfig.from_dict({**values, **models.settings(), "pace": pace})
     except ValueError as error:
-        raise ValueError(in_words(str(error))) from None
-
-
-SAID = (
-    ("live.wrong", r"(?P<name>\w+)=(?P<value>.*) is not accepted: give (?P<accepted>.*)"),
-    ("accept.or_none", r"(?P<accepted>.*), or none"),
-    ("accept.whole", r"a whole number from (?P<low>\S+) to (?P<high>\S+)"),
-    ("accept.above", r"a number above (?P<low>\S+) up to (?P<high>\S+)"),
-    ("accept.number", r"a number from (?P<low>\S+) to (?P<high>\S+)"),
-    ("accept.one_of", r"one of (?P<choices>.*)"),
-)
-"""What the core says about settings, and the label that says the same in the reader's language."""
-
-
-def in_words(said: str) -> str:
-    """Return what the core says about a setting in the reader's language; anything else as it stands."""
-    for key, pattern in SAID:
-        if (found := re.fullmatch(pattern, said)) is not None:
-            parts = found.groupdict()
-            if "accepted" in parts:
-                parts["accepted"] = in_words(parts["accepted"])
-            return t(key, **parts)
-    return said
+        raise ValueError(told(error)) from None
 
 
 def form(*, title: str) -> None:
@@ -237,7 +215,7 @@ def draw(field: Field, key: str, **more: Any) -> None:
 
 
 def _allowed(field: Field) -> str:
-    return t("live.accepted", accepted=in_words(accepted(field.name)))
+    return t("live.accepted", accepted=told(accepted(field.name)))
 
 
 def _take_recipe() -> None:
@@ -253,7 +231,7 @@ def _messages() -> None:
     try:
         config = chosen(None)
     except ValueError as error:
-        st.error(f"{t('live.invalid')} {literal(str(error))}", icon=":material/error:")
+        st.error(f"{t('live.invalid')} {literal(told(error))}", icon=":material/error:")
         return
     if st.session_state.get(models.OPEN):
         models.show_outlook(config)

@@ -18,6 +18,7 @@ import numpy as np
 
 from grpo_core.live.experiments import GENERATED
 from grpo_core.live.store import RunInfo, RunStore, RunStoreError
+from grpo_core.messages import message_of
 
 POINTS = 250  # most points of a curve
 EVENTS = 200  # most evaluations and commands that are shown
@@ -153,7 +154,7 @@ class _Memory:
         except RunStoreError as error:
             if self.newest is None:
                 raise
-            self.newest = replace(self.newest, problem=str(error))
+            self.newest = replace(self.newest, problem=message_of(error))
             return self.newest
         self.read_at = time.monotonic()
         for row in rows:

@@ -13,6 +13,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from babel.messages.pofile import read_po
 
+from grpo_core.messages import Message, message_of
+
 P, R = ParamSpec("P"), TypeVar("R")
 CONTENT = Path(__file__).parent / "content"
 ENGLISH = "en"
@@ -90,6 +92,30 @@ _WORDS = re.compile(r"(\\text(?:bf)?\{)([^{}]*)(\})")
 def formula(latex: str) -> str:
     """Return a formula in the language that is being spoken: the words in it are what stands in \\text and \\textbf."""
     return _WORDS.sub(lambda part: part[1] + said(part[2]) + part[3], latex)
+
+
+@cache
+def core_words(language: str) -> dict[str, str]:
+    """Return what the core's messages are in a language: template -> translated template. Nothing for English."""
+    path = CONTENT / language / "errors.po"
+    if not path.exists():
+        return {}
+    with path.open("rb") as file:
+        return {message.id: message.string for message in read_po(file) if message.id}
+
+
+def told(said: BaseException | str) -> str:
+    """Return what the core says, an error or a message, in the language that is being spoken.
+
+    Values stay as they are: untrusted text, never to be shown as markup. What has no template stays as it stands.
+    """
+    message = message_of(said) if isinstance(said, BaseException) else said
+    own = core_words(language())
+    if not isinstance(message, Message):
+        return own.get(message, message)
+    values = {name: told(value) if isinstance(value, Message) else value for name, value in message.values.items()}
+    template = own.get(message.template, message.template)
+    return template.format(**values) if values else template
 
 
 def known(key: str) -> bool:

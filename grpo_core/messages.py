@@ -75,7 +75,7 @@ def message_of(error: BaseException) -> str:
     if isinstance(error, json.JSONDecodeError):
         where = {"line": error.lineno, "column": error.colno, "place": error.pos}
         return Message("{what}: line {line} column {column} (char {place})", what=Message(error.msg), **where)
-    if isinstance(error, OSError) and error.errno in _SYSTEM:
+    if isinstance(error, OSError) and error.errno in SYSTEM:
         own = {"number": error.errno, "what": Message(os.strerror(error.errno))}
         if error.filename is None:
             return Message("[Errno {number}] {what}", **own)
@@ -141,5 +141,5 @@ def _text(value: Any, form: str, conversion: str | None) -> str:
     return format(repr(value) if conversion == "r" else value, form)
 
 
-_SYSTEM = frozenset({1, 2, 5, 13, 17, 20, 21, 24, 28, 30})
+SYSTEM = frozenset({1, 2, 5, 13, 17, 20, 21, 24, 28, 30})
 """The numbers of the system's errors with files: not permitted, not there, disk full and the like."""

@@ -15,7 +15,7 @@ from app import live_form
 from app.live import models
 from app.live.orders import refuse, say_refused, show
 from app.live_reader import Look, Reader, Row
-from app.words import t
+from app.words import t, told
 from grpo_core.live import runner
 from grpo_core.live.checkpoints import checkpoints_of
 from grpo_core.live.store import RunStore, RunStoreError
@@ -61,7 +61,7 @@ def resume(source: Reader, run_id: str, changes: Mapping[str, Any]) -> None:
         models.check_paths(source.store.run(run_id).config)
         runner.resume_run(run_id, source.store, changes)
     except (ValueError, RuntimeError) as error:
-        refuse(str(error))
+        refuse(told(error))
         say_refused()
         return
     show(run_id)

@@ -11,7 +11,7 @@ from app.live.orders import PACE, command, say_refused, start
 from app.live.source import first_look
 from app.live_reader import Look, Reader
 from app.widgets import literal
-from app.words import known, prose, t
+from app.words import known, prose, t, told
 from grpo_core.live.store import RunInfo
 
 PACES = (1.0, 2.0, 5.0, 10.0, None)
@@ -126,9 +126,9 @@ def messages(source: Reader, look: Look | None) -> None:
         return
     run = look.run
     if look.problem:
-        st.warning(f"{t('live.stale')} {literal(look.problem)}", icon=":material/warning:")
+        st.warning(f"{t('live.stale')} {literal(told(look.problem))}", icon=":material/warning:")
     if run.state == "failed":
-        st.error(t("live.failed", step=run.step, reason=literal(run.reason)), icon=":material/error:")
+        st.error(t("live.failed", step=run.step, reason=literal(told(run.reason))), icon=":material/error:")
         after.go_on(source, look)
     elif run.waiting:
         st.info(t("runs.in_line"), icon=":material/queue:")

@@ -18,7 +18,7 @@ from app.live_plot import live_plot
 from app.live_reader import Look, Reader
 from app.numbers import plain, short
 from app.widgets import colors, literal
-from app.words import known, language, t
+from app.words import known, language, t, told
 from grpo_core.live.config import RunConfig
 from grpo_core.live.groups import event_group
 from grpo_core.live.store import RunStoreError
@@ -41,7 +41,7 @@ def section(source: Reader, run_id: str | None) -> None:
         step = _heading(look)
         found = source.groups(look.run.id, step)
     except RunStoreError as error:
-        st.error(f"{t('live.store')} {literal(str(error))}", icon=":material/error:")
+        st.error(f"{t('live.store')} {literal(told(error))}", icon=":material/error:")
         return
     if not found["groups"]:
         st.warning(t("live.no_groups_at", step=step), icon=":material/history_toggle_off:")
@@ -143,7 +143,7 @@ def _group(config: RunConfig, found: Mapping[str, Any], index: int) -> None:
     try:
         step = microscope.loss_of(config, found)
     except ValueError as error:
-        st.caption(literal(t("live.no_tokens", reason=str(error))))
+        st.caption(literal(t("live.no_tokens", reason=told(error))))
         _ratios(config, found)
         return
     tokens, ratios = st.columns([2.1, 1], gap="medium")
@@ -238,7 +238,7 @@ def open_in_explorer(config: RunConfig, group: Mapping[str, Any]) -> None:
     try:
         take_up(config, group)
     except ValueError as error:
-        st.error(literal(str(error)), icon=":material/block:")
+        st.error(literal(told(error)), icon=":material/block:")
         return
     st.switch_page("../pages/advantages.py")
 

@@ -14,7 +14,7 @@ from app.live.source import first_look
 from app.live_form import Field
 from app.live_reader import Look, Reader
 from app.widgets import literal
-from app.words import t
+from app.words import t, told
 from grpo_core.live.commands import COMMANDS, check_command
 from grpo_core.live.config import LIVE_SETTINGS, RunConfig
 
@@ -90,7 +90,7 @@ def apply(source: Reader, look: Look, now: RunConfig) -> None:
     try:
         asked = wishes({field.name: st.session_state[key_of(field.name)] for field in fields()}, now)
     except ValueError as error:
-        st.error(f"{t('live.invalid')} {literal(live_form.in_words(str(error)))}", icon=":material/error:")
+        st.error(f"{t('live.invalid')} {literal(told(error))}", icon=":material/error:")
         return
     if not asked:
         st.session_state[SENT] = (look.run.id, t("live.knobs.nothing"))

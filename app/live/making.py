@@ -11,7 +11,7 @@ from app.live import one_setting, variants
 from app.live.plans import Plan, queue
 from app.live_reader import Reader
 from app.widgets import literal
-from app.words import t
+from app.words import t, told
 from grpo_core.live.config import RunConfig
 from grpo_core.live.store import RunStoreError
 
@@ -26,7 +26,7 @@ def form(source: Reader, *, opened: bool) -> list[str]:
         try:
             base = live_form.chosen(None)
         except ValueError as error:
-            st.error(f"{t('live.invalid')} {literal(str(error))}", icon=":material/error:")
+            st.error(f"{t('live.invalid')} {literal(told(error))}", icon=":material/error:")
             return []
         way = st.segmented_control(
             t("compare.way"), list(WAYS), key=WAY, default="one", required=True, label_visibility="collapsed",
@@ -51,5 +51,5 @@ def _button(source: Reader, plan: Plan | None) -> list[str]:
     try:
         return queue(source, plan)
     except (ValueError, RunStoreError) as error:
-        st.error(f"{t('live.refused')} {literal(str(error))}", icon=":material/block:")
+        st.error(f"{t('live.refused')} {literal(told(error))}", icon=":material/block:")
         return []

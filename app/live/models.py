@@ -15,7 +15,7 @@ import streamlit as st
 from app.live.source import open_store
 from app.numbers import plain
 from app.widgets import literal
-from app.words import known, prose, t
+from app.words import known, prose, t, told
 from grpo_core.live.config import DTYPES, RunConfig
 from grpo_core.live.estimates import Estimate, Known, estimate, evaluation_seconds, known_model, token_room, work_of
 from grpo_core.live.machine import Machine, this_machine
@@ -226,7 +226,7 @@ def _upload() -> None:
         try:
             st.session_state[UPLOADED] = (str(keep_upload(file.getvalue(), _folder())), file.name)
         except (ValueError, OSError) as error:
-            st.error(literal(str(error)), icon=":material/error:")
+            st.error(literal(told(error)), icon=":material/error:")
     path, name = _uploaded()
     if path:
         st.caption(t("live.model.uploaded", name=literal(name)))
@@ -317,7 +317,7 @@ def show_outlook(config: RunConfig) -> None:
     try:
         found = outlook(config)
     except ValueError as error:
-        st.info(f"{t('live.estimate.unknown')} {literal(str(error))}", icon=":material/help:")
+        st.info(f"{t('live.estimate.unknown')} {literal(told(error))}", icon=":material/help:")
         return
     own, machine = found.estimate, found.machine
     words = {

@@ -6,7 +6,7 @@ import streamlit as st
 
 from app.live_reader import Look, Reader
 from app.widgets import literal
-from app.words import t
+from app.words import t, told
 from grpo_core.live.checkpoints import checkpoints_of
 
 CHECKPOINT = "checkpoint"
@@ -21,7 +21,7 @@ def show(source: Reader, look: Look) -> None:
     step = int(failed[-1]["step"])
     if kept is not None and kept >= step:
         return
-    words = t("live.notice.checkpoint", step=step, reason=literal(str(failed[-1].get("reason", ""))))
+    words = t("live.notice.checkpoint", step=step, reason=literal(told(failed[-1].get("reason", ""))))
     if len(failed) > 1:
         words += " " + t("live.notice.times", count=len(failed), step=failed[0]["step"])
     words += " " + (t("live.notice.no_checkpoint") if kept is None else t("live.notice.kept", step=kept))

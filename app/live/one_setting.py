@@ -8,11 +8,10 @@ from typing import Any
 
 import streamlit as st
 
-from app import live_form
 from app.live.plans import Plan
 from app.live.wording import label, words_of
 from app.widgets import literal
-from app.words import prose, t
+from app.words import prose, t, told
 from grpo_core import RECIPES
 from grpo_core.live.config import SCALES, SURROGATES, RunConfig, accepted
 from grpo_core.live.experiments import FEWEST, MOST, variants
@@ -69,7 +68,7 @@ def _values(knob: str) -> list[Any]:
             format_func=lambda value: words_of(knob, value),
         )  # fmt: skip
     st.session_state.setdefault(key, SUGGESTED[knob])
-    said = t("live.accepted", accepted=live_form.in_words(accepted(knob)))
+    said = t("live.accepted", accepted=told(accepted(knob)))
     text = st.text_input(t("compare.values"), key=key, help=f"{note} {said}", persist_state="session")
     return [part for part in re.split(r"[,;，；\s]+", text) if part]
 
@@ -82,7 +81,6 @@ def _configs(base: RunConfig, knob: str, values: Sequence[Any]) -> list[RunConfi
     try:
         return variants(base, knob, values)
     except ValueError as error:
-        said = str(error)
-        text = t("compare.twice") if "is there already" in said else live_form.in_words(said)
+        text = t("compare.twice") if "is there already" in str(error) else told(error)
         st.error(literal(text), icon=":material/error:")
         return []

@@ -12,7 +12,7 @@ from app.live import groups
 from app.live.changes import pace_name, pace_of, settings_at
 from app.live_reader import Look, Reader
 from app.widgets import literal
-from app.words import t
+from app.words import t, told
 from grpo_core.live import runner
 from grpo_core.live.config import RunConfig
 from grpo_core.live.store import RunStoreError
@@ -25,7 +25,7 @@ def start(source: Reader) -> None:
     try:
         run_id = runner.start_run(live_form.chosen(chosen_pace()), source.store)
     except (ValueError, RunStoreError) as error:
-        refuse(str(error))
+        refuse(told(error))
         return
     show(run_id)
 
@@ -37,7 +37,7 @@ def start_all(
     try:
         found = runner.enqueue(configs, source.store, experiment=name, changed=changed)
     except (ValueError, RunStoreError) as error:
-        refuse(str(error))
+        refuse(told(error))
         return
     show(found[0], **query)
 
@@ -56,7 +56,7 @@ def command(source: Reader, run_id: str, name: str, value: Any = None) -> None:
     try:
         source.store.post_command(run_id, name, value)
     except (ValueError, RunStoreError) as error:
-        refuse(str(error))
+        refuse(told(error))
 
 
 def refuse(reason: str) -> None:

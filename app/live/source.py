@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.live_reader import Look, Reader
 from app.widgets import literal
-from app.words import plain_text, t
+from app.words import plain_text, t, told
 from grpo_core.live.store import RunStore, RunStoreError
 
 
@@ -23,7 +23,7 @@ def open_store() -> Reader | None:
     try:
         return _reader(os.environ.get("GRPO_LAB_RUNS"))
     except RunStoreError as error:
-        st.error(f"{t('live.store')} {literal(str(error))}", icon=":material/error:")
+        st.error(f"{t('live.store')} {literal(told(error))}", icon=":material/error:")
         return None
 
 
@@ -43,7 +43,7 @@ def _other_run(source: Reader, wanted: str) -> str | None:
     try:
         found = source.find()
     except RunStoreError as error:
-        st.error(f"{t('live.store')} {literal(str(error))}", icon=":material/error:")
+        st.error(f"{t('live.store')} {literal(told(error))}", icon=":material/error:")
         return None
     name = literal(plain_text(wanted))
     st.warning(t("live.unknown_run" if found else "live.unknown_run_empty", run=name), icon=":material/link_off:")
@@ -57,7 +57,7 @@ def first_look(source: Reader, run_id: str | None) -> Look | None:
     try:
         return source.look(run_id)
     except RunStoreError as error:
-        st.error(f"{t('live.store')} {literal(str(error))}", icon=":material/error:")
+        st.error(f"{t('live.store')} {literal(told(error))}", icon=":material/error:")
         return None
 
 

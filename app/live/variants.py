@@ -14,7 +14,7 @@ from app.live.plans import Plan
 from app.live.wording import label
 from app.live_form import Field
 from app.widgets import literal
-from app.words import prose, t
+from app.words import prose, t, told
 from grpo_core.live.config import RunConfig, accepted, with_recipe
 from grpo_core.live.experiments import FEWEST, MOST, UNCOUNTED, things
 from grpo_core.live.store import NAME_LENGTH
@@ -52,7 +52,7 @@ def form(base: RunConfig) -> Plan | None:
     try:
         plan = plan_of(base, found)
     except ValueError as error:
-        st.error(literal(str(error)), icon=":material/error:")
+        st.error(literal(told(error)), icon=":material/error:")
         return None
     _note(plan)
     return plan
@@ -140,11 +140,11 @@ def _config(base: RunConfig, one: Variant) -> RunConfig:
                 raise ValueError(_empty(OFFERED[name]))
         return base.changed(**with_recipe(one.own))
     except ValueError as error:
-        raise ValueError(t("compare.variant_wrong", name=one.name, reason=live_form.in_words(str(error)))) from None
+        raise ValueError(t("compare.variant_wrong", name=one.name, reason=told(error))) from None
 
 
 def _empty(field: Field) -> str:
-    return t("live.empty", name=label(field.name), accepted=live_form.in_words(accepted(field.name)))
+    return t("live.empty", name=label(field.name), accepted=told(accepted(field.name)))
 
 
 def _note(plan: Plan) -> None:

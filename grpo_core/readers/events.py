@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from grpo_core.messages import InputError
+
 _MEASURED = ("step", "eval")
 """Kinds of events whose entries are numbers, or None where there was nothing to measure."""
 _TEXTS = ("event", "name", "text", "cause", "reason", "refused", "state", "device", "model")
@@ -16,7 +18,7 @@ _LONGEST = 4000
 def check_event(event: Mapping[str, Any]) -> None:
     """ValueError names the first entry of an event that is not of its kind; entries without a kind may be anything."""
     if event.get("seconds") is None:
-        raise ValueError("seconds are missing")
+        raise InputError("seconds are missing")
     for name, value in event.items():
         if name in _TEXTS:
             _text(name, value)
@@ -36,7 +38,7 @@ def check_histogram(found: Any) -> None:
         _list(name, found.get(name) if isinstance(found, Mapping) else None) for name in ("edges", "counts")
     )
     if len(edges) != len(counts) + 1 or None in edges or None in counts:
-        raise ValueError("ratio_histogram needs one edge more than counts")
+        raise InputError("ratio_histogram needs one edge more than counts")
     for value in (*edges, *counts):
         _number("ratio_histogram", value)
 
@@ -48,28 +50,30 @@ def _command(event: Mapping[str, Any]) -> None:
         settings = value if isinstance(value, Mapping) else {"value": value}
         for name, wish in settings.items():
             if not isinstance(value, Mapping) or not isinstance(wish, str | int | float | bool | None):
-                raise ValueError(f"{name[:40]}={wish!r:.40} is no setting")
+                raise InputError("{name}={value!r:.40} is no setting", name=name[:40], value=wish)
 
 
 def _strata(parts: Any) -> None:
     for part in _list("strata", parts):
         if not isinstance(part, Mapping):
-            raise ValueError(f"strata hold {part!r:.40}")
+            raise InputError("strata hold {part!r:.40}", part=part)
         for name, value in part.items():
             (_text if name in ("by", "value") else _number)(name, value)
         if any(part.get(name) is None for name in ("by", "value", "accuracy", "answers")):
-            raise ValueError("strata need by, value, accuracy and answers")
+            raise InputError("strata need by, value, accuracy and answers")
 
 
 def _list(name: str, value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f"{name}={value!r:.40} is no list")
+        raise InputError("{name}={value!r:.40} is no list", name=name, value=value)
     return value
 
 
 def _text(name: str, value: Any) -> None:
     if not isinstance(value, str) or len(value) > _LONGEST:
-        raise ValueError(f"{name}={value!r:.40} is no text of at most {_LONGEST} characters")
+        raise InputError(
+            "{name}={value!r:.40} is no text of at most {longest} characters", name=name, value=value, longest=_LONGEST
+        )
 
 
 def _number(name: str, value: Any) -> None:
@@ -78,4 +82,4 @@ def _number(name: str, value: Any) -> None:
     except (TypeError, OverflowError):
         fits = False
     if not fits:
-        raise ValueError(f"{name[:40]}={value!r:.40} is no number")
+        raise InputError("{name}={value!r:.40} is no number", name=name[:40], value=value)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.testing.v1 import AppTest
+
+from app import state, words
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,3 +29,14 @@ def open_page(tmp_path, monkeypatch) -> Callable[..., AppTest]:
         return at.run()
 
     return opened
+
+
+@pytest.fixture
+def speak(monkeypatch) -> Iterator[None]:
+    """Return a function that sets the language outside of a session, where AppTest reads the names of options."""
+
+    def spoken(name: str) -> None:
+        source = lambda: state._language() if get_script_run_ctx(suppress_warning=True) else name  # noqa: E731
+        monkeypatch.setattr(words, "_source", [source])
+
+    return spoken

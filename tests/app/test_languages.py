@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterator
 
 import pytest
 from babel.messages.pofile import read_po
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.testing.v1 import AppTest
 
-from app import link, state, words
+from app import link, words
 from app.frame import Frame, from_query, to_query
-from app.live_form import SAID, in_words
 from app.params import PARAMS, Param
 from app.recipe_words import recipe_note, recipe_title
 from app.words import CONTENT, ENGLISH, LANGUAGES, catalogue, formula, language, said, sections
 from grpo_core import RECIPES
-from grpo_core.live.config import RunConfig, accepted
 
 OTHERS = tuple(name for name in LANGUAGES if name != ENGLISH)
 PROSE = tuple(sorted(path.stem for path in (CONTENT / ENGLISH).glob("*.md")))
@@ -39,17 +35,6 @@ ENGLISH_PROSE = re.compile(r"(?:\b[A-Za-z][a-z]*\b[ ,]+){4,}\b[a-z]+\b")  # five
 def fields(text: str) -> list[str]:
     """Return what is put into a text: {names}, and Plotly's %{expressions}."""
     return sorted(set(re.findall(r"%?\{[^{}]*\}", text)))
-
-
-@pytest.fixture
-def speak(monkeypatch) -> Iterator[None]:
-    """Return a function that sets the language outside of a session, where AppTest reads the names of options."""
-
-    def spoken(name: str) -> None:
-        source = lambda: state._language() if get_script_run_ctx(suppress_warning=True) else name  # noqa: E731
-        monkeypatch.setattr(words, "_source", [source])
-
-    return spoken
 
 
 # The words themselves
@@ -135,18 +120,6 @@ def test_words_of_a_formula_are_translated_and_numbers_stay(speak):
     speak("zh")
     assert formula(latex) == r"\text{混合} &= \text{6 种组}\; \mathrm{clip}(r) \textbf{推力} \text{ 恰好}"
     assert said("words without a label") == "words without a label"
-
-
-def test_what_a_live_setting_accepts_is_translated(speak):
-    fields_of_the_form = ("group_size", "learning_rate", "beta", "task", "temperature", "steps", "seed")
-    assert [in_words(accepted(name)) for name in fields_of_the_form] == [accepted(name) for name in fields_of_the_form]
-    with pytest.raises(ValueError, match="group_size") as refused:
-        RunConfig.from_dict({"group_size": 0})
-    assert in_words(str(refused.value)) == str(refused.value)
-    speak("zh")
-    for text in (*map(accepted, fields_of_the_form), str(refused.value)):
-        assert CJK.search(in_words(text)), text
-    assert {key for key, _ in SAID} <= set(catalogue())
 
 
 # Pages in both languages

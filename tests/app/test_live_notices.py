@@ -15,7 +15,7 @@ from grpo_core.live.config import RunConfig
 from grpo_core.live.store import RunStore
 
 CONFIG = RunConfig(steps=3, prompts_per_step=2, group_size=2, eval_prompts=2, checkpoint_every=1, pace=None, seed=1)
-REASON = "File exists"
+REASON = {"en": "File exists", "zh": "文件已存在"}
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_checkpoint_that_cannot_be_written_is_said_and_marked(open_page, unkep
     at = open_page("live", {"lang": lang})
     assert not at.exception, [e.value for e in at.exception]
     words, own = at.warning[0].value.replace("\\", ""), catalogue(lang)
-    assert own["live.notice.checkpoint"].format(step=3, reason=REASON) in words
+    assert own["live.notice.checkpoint"].format(step=3, reason=REASON[lang]) in words
     assert own["live.notice.times"].format(count=3, step=1) in words
     assert own["live.notice.no_checkpoint"] in words
     (found,) = [json.loads(e.proto.json) for e in at.get("bidi_component") if "live-progress" in e.proto.id]

@@ -16,7 +16,7 @@ from app.lens import Lens, look
 from app.numbers import bracketed, latex, plain, signed
 from app.views.rewards import texts
 from app.widgets import Question, Readout, Table, slider
-from app.words import prose, said, t
+from app.words import prose, said, t, told
 from grpo_core import GroupAdvantages, as_rewards, compute_advantages
 from grpo_core.answers import extract_answer, same_answer
 from grpo_core.rewards import RewardComponent, RewardReport, Sample, accuracy_reward, score_completions
@@ -117,7 +117,7 @@ def draw(lens: Lens, bench: Bench) -> None:
     widgets.readouts(
         [
             Readout("mean", plain(float(r.mean))),
-            Readout("std", plain(float(r.std))),
+            Readout("std", plain(float(r.std) if any(total is not None for total in scores.totals) else None)),
             Readout("scored", t("readout.of", n=int(r.valid_count), total=len(bench.texts))),
             Readout("right_answers", right_text(scores)),
         ]
@@ -136,7 +136,7 @@ def use(scores: Scores) -> None:
         try:
             state.open_group(texts.as_group(scores.bench, list(scores.reports)))
         except ValueError as error:
-            state.lab().errors["bench"] = ("", str(error))
+            state.lab().errors["bench"] = ("", told(error))
 
     group = state.group()
     same = group.rewards == tuple(scores.totals) and group.prompt == scores.bench.prompt and bool(group.reward_parts)
