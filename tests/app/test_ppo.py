@@ -133,6 +133,12 @@ def test_extreme_links_open_in_every_picture(open_page, extreme):
         assert not at.warning, [w.value for w in at.warning]
 
 
+@pytest.mark.parametrize("view", [{"ppo_view": "critic"}, {"ppo_view": "where"}])
+@pytest.mark.parametrize("recipe", ["remax_paper", "verl_opo", "verl_gdpo"])
+def test_a_recipe_with_a_baseline_of_its_own_opens_beside_the_critic(open_page, recipe, view):
+    sound(open_page("ppo", {"recipe": recipe, **view}))
+
+
 def test_every_group_opens_where_the_kl_enters(open_page):
     for group in ("all-right", "all-wrong", "one-unscored", "cut-and-empty", "lengths-10-100", "think-tags"):
         for comp in ("1", "2", "64"):

@@ -79,7 +79,8 @@ def trajectory(lens: Lens) -> Trajectory:
     rewards = np.asarray(v["tr"])
     inner = (v["tv"] + v["tv"][-1:] * len(rewards))[: len(rewards)]
     end = 0.0 if v["boot"] is None else float(v["boot"])
-    whole = with_reward(lens.group, 0, float(rewards.sum())).advantages(lens.spec)
+    changed = with_reward(lens.group, 0, float(rewards.sum()))
+    whole = changed.advantages(lens.spec, greedy_reward=v["greedy"])
     at = min(int(v["at_t"]), len(rewards)) - 1
     return Trajectory(
         rewards, np.append(inner, end), v["gamma"], v["lam"], at, v["boot"] is None, float(whole.advantages[0])

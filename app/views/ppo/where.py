@@ -53,7 +53,7 @@ def placed(lens: Lens) -> Placed | None:
     shaped = shaped_rewards(reward, old, ref, beta=beta)
     return Placed(
         index, group.tokens[index], old - ref, shaped, returns_to_go(shaped), float(lens.advantages[index]),
-        float(shaped_group(group, beta).advantages(lens.spec).advantages[index]),
+        float(shaped_group(group, beta).advantages(lens.spec, greedy_reward=lens.values["greedy"]).advantages[index]),
         beta * kl_estimate(logp, ref, estimator=lens.values["kl"]), beta, float(reward), logp, ref, old,
     )  # fmt: skip
 
