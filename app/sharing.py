@@ -13,7 +13,11 @@ from app.words import t
 
 OFFERED = tuple(part for part in PARTS if part != "menu")
 LARGE = """html { font-size: 20px !important; }
-[data-testid="stMainBlockContainer"] { max-width: 96rem !important; }"""
+[data-testid="stMainBlockContainer"] { max-width: 96rem !important; }
+[data-testid="stLatex"] { container-type: inline-size; }
+[data-testid="stLatex"] .katex-display { font-size: clamp(15px, 2.7cqi, 20px); }
+[data-testid="stMetricLabel"] * { white-space: normal !important; overflow: visible !important; }"""
+"""Larger type, as long as a formula and the name of a number are not cut off by it."""
 GONE = "{ display: none !important; }"
 READABLE = '[data-testid="stWidgetLabel"] p {{ color: {ink} !important; opacity: 1 !important; }}'
 """A locked control is still there to be read; Streamlit fades the label of what is disabled."""

@@ -192,8 +192,8 @@ def pair_notice(pair: Pair) -> tuple[str, dict[str, Any]]:
     silent = int(((np.abs(first) > NOTHING) & (np.abs(second) <= NOTHING)).sum())
     woken = int(((np.abs(first) <= NOTHING) & (np.abs(second) > NOTHING)).sum())
     if silent or woken:
-        return "silent", {**numbers, "silent": str(silent), "woken": str(woken), "moved": f"{100 * pair.moved:.0f} %"}
-    return "moved", {**numbers, "moved": f"{100 * pair.moved:.0f} %"}
+        return "silent", {**numbers, "silent": str(silent), "woken": str(woken), "moved": f"{100 * pair.moved:.1f} %"}
+    return "moved", {**numbers, "moved": f"{100 * pair.moved:.1f} %"}
 
 
 def pair_question(pair: Pair, at: Place) -> Question:

@@ -37,7 +37,7 @@ def _recipe_row(recipe: Recipe) -> dict[str, str]:
     o, training = recipe.objective, recipe.training
     same = o.epsilon_low == o.epsilon_high
     return {
-        "source": f"{_name(recipe)}: {recipe.source.title}",
+        "source": f"{_name(recipe)}, {_number_of(recipe.source.title)}",
         "learning_rate": _number(training.get("learning_rate")),
         "beta": short(o.beta),
         "group_size": str(recipe.sampling.group_size),
@@ -54,6 +54,12 @@ def _recipe_row(recipe: Recipe) -> dict[str, str]:
 def _name(recipe: Recipe) -> str:
     """Return a recipe's title without the "(paper)" behind it: the source says that."""
     return re.sub(r"\s*[(（][^()（）]*[)）]$", "", recipe_title(recipe.name))
+
+
+def _number_of(title: str) -> str:
+    """Return a paper's arXiv number, or its title where it has none."""
+    found = re.search(r"arXiv:([0-9.]+[0-9])", title)
+    return found[1] if found else title
 
 
 def _trl_row(entry: dict[str, Any]) -> dict[str, str]:

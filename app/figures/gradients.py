@@ -46,7 +46,7 @@ def facets(colors: Palette, true: np.ndarray, rows: Sequence[Facet], names: Sequ
     return figure(
         data,
         layout(
-            colors, height=224 * lines + 16, barmode="overlay", bargap=0.25, annotations=notes,
+            colors, height=246 * lines + 16, barmode="overlay", bargap=0.25, annotations=notes,
             margin={"l": 8, "r": 8, "t": 6, "b": 4}, **axes,
         ),
     )  # fmt: skip
@@ -55,7 +55,7 @@ def facets(colors: Palette, true: np.ndarray, rows: Sequence[Facet], names: Sequ
 def _place(k: int, lines: int) -> tuple[str, list[float], list[float]]:
     """Return the suffix of a facet's axes and where it stands, from left to right and from bottom to top."""
     left, bottom = 0.54 * (k % COLUMNS), 1.0 - (k // COLUMNS + 1) / lines
-    return "" if k == 0 else str(k + 1), [left, left + 0.46], [bottom + 0.2 / lines, bottom + 0.78 / lines]
+    return "" if k == 0 else str(k + 1), [left, left + 0.46], [bottom + 0.19 / lines, bottom + 0.72 / lines]
 
 
 def _facet_axes(
@@ -71,9 +71,10 @@ def _facet_axes(
 
 
 def _heading(colors: Palette, row: Facet, x: float, y: float) -> list[dict[str, Any]]:
-    place = {"xref": "paper", "yref": "paper", "x": x, "y": y, "xanchor": "left", "yanchor": "bottom"}
-    title = {**note(f"<b>{safe(row.title, 60)}</b>", 0, 0, colors.ink, size=14), **place, "yshift": 24}
-    return [title, {**note(safe(row.facts, 80), 0, 0, colors.muted, size=12), **place, "yshift": 7}]
+    place = {"xref": "paper", "yref": "paper", "x": x, "y": y, "xanchor": "left", "yanchor": "bottom", "align": "left"}
+    title = {**note(f"<b>{safe(row.title, 60)}</b>", 0, 0, colors.ink, size=14), **place, "yshift": 40}
+    facts = safe(row.facts, 80).replace("⏎", "<br>")
+    return [title, {**note(facts, 0, 0, colors.muted, size=12), **place, "yshift": 5}]
 
 
 def _scaled(values: np.ndarray, size: float) -> np.ndarray:
@@ -241,8 +242,8 @@ def sizes(colors: Palette, steps: Sequence[int], rows: Sequence[Curve], *, at: i
     return figure(
         data,
         layout(
-            colors, height=520, annotations=_curve_names(colors, rows), shapes=shapes,
-            margin={"l": 8, "r": 12, "t": 30, "b": 8},
+            colors, height=560, annotations=_curve_names(colors, rows), shapes=shapes,
+            margin={"l": 8, "r": 12, "t": 72, "b": 8},
             xaxis=axis(colors, t("axis.grad.size"), anchor="y3", range=[0.5, steps[-1] + 0.5], zeroline=False, dtick=1),
             **axes,
         ),
@@ -250,9 +251,9 @@ def sizes(colors: Palette, steps: Sequence[int], rows: Sequence[Curve], *, at: i
 
 
 def _curve_names(colors: Palette, rows: Sequence[Curve]) -> list[dict[str, Any]]:
-    place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 4}
+    place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
     names = [f"<span style='color:{row.color}'>●</span> {safe(row.name, 40)}" for row in rows]
-    return [note(name, k / len(rows), 1.0, colors.ink, size=13, **place) for k, name in enumerate(names)]
+    return [note(name, 0.0, 1.0, colors.ink, size=13, yshift=4 + 21 * k, **place) for k, name in enumerate(names[::-1])]
 
 
 def _series(row: Curve, steps: Sequence[int], exact: Sequence[float], suffix: str) -> dict[str, Any]:
@@ -285,7 +286,7 @@ def baseline(
     return figure(
         [{**curve, "line": {**curve["line"], "shape": "spline"}}, points, own],
         layout(
-            colors, height=400, annotations=_baseline_names(colors, marks, float(np.max(variance))),
+            colors, height=400, annotations=_baseline_names(colors, marks),
             xaxis=axis(colors, t("axis.grad.baseline"), range=[float(b[0]), float(b[-1])], zeroline=False),
             yaxis=axis(colors, t("axis.grad.variance"), range=[0, max(1.12 * float(np.max(variance)), 1e-9)],
                        zeroline=False),
@@ -293,15 +294,15 @@ def baseline(
     )  # fmt: skip
 
 
-def _baseline_names(colors: Palette, marks: Sequence[tuple[str, float, float]], top: float) -> list[dict[str, Any]]:
-    """Return a name above each mark, at heights of their own; marks at one baseline share it."""
+def _baseline_names(colors: Palette, marks: Sequence[tuple[str, float, float]]) -> list[dict[str, Any]]:
+    """Return a name inside the bowl for each mark, at heights of their own; marks at one baseline share it."""
     places: dict[tuple[float, float], list[str]] = {}
     for name, x, y in sorted(marks, key=lambda mark: mark[1]):
         places.setdefault((round(float(x), 9), float(y)), []).append(safe(name))
-    below = -60  # of the first name above its mark, in pixels; the next ones stand higher
+    lowest = min((y, x) for x, y in places)[1]
     return [
         {"text": f"{', '.join(names)}<br>b = {plain(x)}", "x": x, "y": y, "showarrow": True, "arrowhead": 0,
-         "arrowcolor": colors.muted, "ax": 0, "ay": below - 44 * (k % 2), "font": {"size": 13, "color": colors.ink},
-         "bgcolor": colors.page, "borderpad": 2}
+         "arrowcolor": colors.muted, "ax": 56 if x < lowest else -56 if x > lowest else 0, "ay": -56 - 44 * (k % 2),
+         "font": {"size": 13, "color": colors.ink}}
         for k, ((x, y), names) in enumerate(places.items())
     ]  # fmt: skip

@@ -37,10 +37,12 @@ def totals(colors: Palette, policy: np.ndarray, kl: np.ndarray, up: np.ndarray, 
             barmode="relative",
             annotations=notes,
             xaxis=axis(colors, t("axis.completion"), type="category", showgrid=False, anchor="y2"),
-            yaxis=axis(colors, t("axis.loss.added"), domain=[0.57, 1.0], range=_room(policy, kl, added), nticks=4),
-            yaxis2=axis(colors, t("axis.loss.pull"), domain=[0.0, 0.43], range=_room(up, down), nticks=4),
+            yaxis=axis(colors, t("axis.loss.added"), domain=[0.57, 1.0], range=_room(policy, kl, added), nticks=4,
+                       exponentformat="power"),
+            yaxis2=axis(colors, t("axis.loss.pull"), domain=[0.0, 0.43], range=_room(up, down), nticks=4,
+                        exponentformat="power"),
         ),
-    )
+    )  # fmt: skip
 
 
 def _bar(names: Sequence[str], values: np.ndarray, tint: Sequence[str], where: str, hover: str) -> dict[str, Any]:
@@ -67,7 +69,9 @@ def _room(*series: np.ndarray) -> list[float]:
     values = np.concatenate([np.zeros(1), *series])
     values = values[np.isfinite(values)]
     low, high = float(values.min()), float(values.max())
-    pad = 0.28 * max(high - low, 1e-12)
+    if high - low < 1e-12:  # nothing but zeros: an axis of their rounding errors would say otherwise
+        return [-1.0, 1.0]
+    pad = 0.28 * (high - low)
     return [low - pad, high + pad]
 
 
@@ -89,38 +93,41 @@ class Change:
 
 def changes(colors: Palette, rows: Sequence[Change], *, first: str, second: str, share: bool) -> Figure:
     """Return a dumbbell for each token: from its pull under the first loss (open) to that under the second (filled)."""
-    factor = 100.0 if share else 1.0
-    names = [f"{safe(row.text, 14)}  <span style='color:{colors.muted}'>{row.name}</span>" for row in rows]
-    y = list(range(len(rows)))
+    factor, unit = (100.0, " %") if share else (1.0, "")
     values = [(factor * row.first, factor * row.second) for row in rows]
-    rods_x: list[float | None] = []
-    rods_y: list[float | None] = []
-    for k, (a, b) in enumerate(values):
-        rods_x += [a, b, None]
-        rods_y += [k, k, None]
-    unit = " %" if share else ""
+    y = list(range(len(rows)))
     facts = [f"{signed(a, 4)}{unit} → {signed(b, 4)}{unit}" for a, b in values]
-    data = [
-        {"type": "scatter", "mode": "lines", "x": rods_x, "y": rods_y, "line": {"color": colors.old, "width": 3},
-         "hoverinfo": "skip"},
-        _dots(colors, [a for a, _ in values], y, facts, filled=False),
-        _dots(colors, [b for _, b in values], y, facts, filled=True),
-    ]  # fmt: skip
     span = max([abs(v) for pair in values for v in pair], default=0.0) or 1.0
     return figure(
-        data,
+        [
+            _between(colors, values),
+            _dots(colors, [a for a, _ in values], y, facts, filled=False),
+            _dots(colors, [b for _, b in values], y, facts, filled=True),
+        ],
         layout(
-            colors,
-            height=88 + 30 * max(len(rows), 1),
-            margin={"l": 8, "r": 12, "t": 34, "b": 8},
+            colors, height=88 + 30 * max(len(rows), 1), margin={"l": 8, "r": 12, "t": 34, "b": 8},
             annotations=_key(colors, first, second),
-            xaxis=axis(colors, t("axis.loss.share" if share else "axis.loss.pull"), range=[-1.12 * span, 1.12 * span]),
-            yaxis=axis(
-                colors, tickvals=y, ticktext=names, range=[len(rows) - 0.4, -0.6], showgrid=False, zeroline=False,
-                tickfont={"size": 13, "color": colors.ink},
-            ),
+            xaxis=axis(colors, t("axis.loss.share" if share else "axis.loss.pull"), range=[-1.12 * span, 1.12 * span],
+                       exponentformat="power"),
+            yaxis=axis(colors, tickvals=y, ticktext=[_token(colors, row) for row in rows],
+                       range=[len(rows) - 0.4, -0.6], showgrid=False, zeroline=False,
+                       tickfont={"size": 13, "color": colors.ink}),
         ),
     )  # fmt: skip
+
+
+def _token(colors: Palette, row: Change) -> str:
+    return f"{safe(row.text, 14)}  <span style='color:{colors.muted}'>{row.name}</span>"
+
+
+def _between(colors: Palette, values: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """Return the rods from each first pull to the second."""
+    x = [part for pair in values for part in (*pair, None)]
+    y = [part for k in range(len(values)) for part in (k, k, None)]
+    return {
+        "type": "scatter", "mode": "lines", "x": x, "y": y, "line": {"color": colors.old, "width": 3},
+        "hoverinfo": "skip",
+    }  # fmt: skip
 
 
 def _dots(
@@ -153,25 +160,25 @@ def ranking(
     text = [_moved_text(value, scaled) for value, scaled in zip(moved, factor, strict=True)]
     bar = {
         "type": "bar", "orientation": "h", "x": [100 * v for v in moved], "y": y, "marker": {"color": tint},
-        "text": text, "textposition": "outside", "cliponaxis": False, "textfont": {"size": 12, "color": colors.ink},
-        "hoverinfo": "skip",
+        "width": 0.36, "text": text, "textposition": "outside", "cliponaxis": False,
+        "textfont": {"size": 12, "color": colors.ink}, "hoverinfo": "skip",
     }  # fmt: skip
     widest = max(5.0, 108 * max(moved, default=0.0))
-    labels = [f"<b>{safe(name, 34)}</b>" if k == chosen else safe(name, 34) for k, name in enumerate(names)]
     return figure(
         [bar],
         layout(
-            colors,
-            height=56 + 22 * len(names),
-            bargap=0.3,
-            margin={"l": 8, "r": 84, "t": 6, "b": 8},
+            colors, height=56 + 36 * len(names), margin={"l": 8, "r": 84, "t": 6, "b": 8},
+            annotations=[_above_bar(colors, name, k, chosen=k == chosen) for k, name in enumerate(names)],
             xaxis=axis(colors, t("axis.loss.moved"), range=[0, widest], zeroline=False),
-            yaxis=axis(
-                colors, tickvals=y, ticktext=labels, range=[len(names) - 0.4, -0.6], showgrid=False, zeroline=False,
-                tickfont={"size": 12, "color": colors.ink},
-            ),
+            yaxis=axis(colors, visible=False, range=[len(names) - 0.5, -0.8]),
         ),
     )  # fmt: skip
+
+
+def _above_bar(colors: Palette, name: str, place: int, *, chosen: bool) -> dict[str, Any]:
+    """Return a bar's name above it: beside it, it would leave no room for the bar."""
+    text = f"<b>{safe(name, 44)}</b>" if chosen else safe(name, 44)
+    return note(text, 0, place - 0.2, colors.ink, size=12, xref="paper", xanchor="left", yanchor="bottom")
 
 
 def _moved_text(value: float, scaled: bool) -> str:

@@ -20,40 +20,21 @@ PAPER = {"xref": "paper", "yref": "paper"}
 
 def critic(colors: Palette, path: Trajectory, *, ends: tuple[np.ndarray, np.ndarray]) -> Figure:
     """Return values and rewards above, and below them each token's GAE; it lies between `ends` = (td, measured)."""
-    x = np.arange(1, path.size + 1)
-    advantages, states = path.advantages, np.arange(path.size + 1) + 0.5
-    values = [
-        _bars(x, path.rewards, colors.up, width=0.16, yaxis="y", hover=t("hover.token_reward")),
-        {**line(states, path.values, colors.second, width=3), "mode": "lines+markers", "yaxis": "y",
-         "marker": {"size": 11, "color": _filled(colors, path), "line": {"width": 3, "color": colors.second}},
-         "cliponaxis": False,
-         "hovertemplate": t("hover.value")},
-        _points(states[:-1], path.targets, "diamond-open", colors.ink, 10, "y", t("hover.target")),
-    ]  # fmt: skip
-    below = [
-        {**_bars(x, advantages, "", width=0.46, yaxis="y2", hover=t("hover.gae")), "marker":
-         {"color": [colors.sign(a) for a in advantages]}},
-        *_ranges(colors, x, *ends),
-    ]  # fmt: skip
+    x, advantages = np.arange(1, path.size + 1), path.advantages
+    bars = {
+        **_bars(x, advantages, "", width=0.46, yaxis="y2", hover=t("hover.gae")),
+        "marker": {"color": [colors.sign(a) for a in advantages]},
+    }
     names = [f"{t('axis.token_n', n=k)}<br><b>{signed(a)}</b>" for k, a in zip(x, advantages, strict=True)]
-    notes = [
-        _named(colors, t("chart.value"), 0, colors.ink, colors.second),
-        _named(colors, t("chart.target"), 1, colors.ink, None),
-        _named(colors, t("chart.token_reward"), 2, colors.up_text, None),
-        note(t("chart.lambda_range"), 0, 0.555, colors.muted, xanchor="left", yanchor="bottom", **PAPER),
-        note(t("chart.group_line", value=signed(path.group)), 1.0, path.group, colors.muted, xref="paper", yref="y2",
-             xanchor="right", yanchor="bottom", size=13),
-    ]  # fmt: skip
     everything = np.concatenate([advantages, *ends, [path.group, 0.0]])
+    group_line = rule(colors, xref="paper", x0=0, x1=1, yref="y2", y0=path.group, y1=path.group,
+                      line={"color": colors.muted, "width": 2, "dash": "dash"})  # fmt: skip
     return figure(
-        [*values, *below],
+        [*_predicted(colors, path, x), bars, *_ranges(colors, x, *ends)],
         layout(
-            colors, height=450, annotations=notes, barmode="overlay", margin={"l": 8, "r": 12, "t": 34, "b": 8},
-            shapes=[
-                band(path.at + 0.55, path.at + 1.45, colors.old, 0.14),
-                rule(colors, xref="paper", x0=0, x1=1, yref="y2", y0=path.group, y1=path.group,
-                     line={"color": colors.muted, "width": 2, "dash": "dash"}),
-            ],
+            colors, height=450, annotations=_critic_names(colors, path), barmode="overlay",
+            margin={"l": 8, "r": 12, "t": 34, "b": 8},
+            shapes=[band(path.at + 0.55, path.at + 1.45, colors.old, 0.14), group_line],
             xaxis=axis(colors, tickvals=floats(x), ticktext=names, range=[0.35, path.size + 0.65], showgrid=False,
                        zeroline=False, anchor="y2", tickfont={"size": 13, "color": colors.ink}),
             yaxis=axis(colors, t("axis.value"), domain=[0.66, 1.0], nticks=4,
@@ -61,6 +42,32 @@ def critic(colors: Palette, path: Trajectory, *, ends: tuple[np.ndarray, np.ndar
             yaxis2=axis(colors, t("axis.advantage"), domain=[0.0, 0.54], range=padded(everything, 0.12)),
         ),
     )  # fmt: skip
+
+
+def _predicted(colors: Palette, path: Trajectory, x: np.ndarray) -> list[Trace]:
+    """Return each token's reward, the critic's value before each token, and what the critic is trained towards."""
+    states = np.arange(path.size + 1) + 0.5
+    values = {
+        **line(states, path.values, colors.second, width=3), "mode": "lines+markers", "yaxis": "y",
+        "marker": {"size": 11, "color": _filled(colors, path), "line": {"width": 3, "color": colors.second}},
+        "cliponaxis": False, "hovertemplate": t("hover.value"),
+    }  # fmt: skip
+    return [
+        _bars(x, path.rewards, colors.up, width=0.16, yaxis="y", hover=t("hover.token_reward")),
+        values,
+        _points(states[:-1], path.targets, "diamond-open", colors.ink, 10, "y", t("hover.target")),
+    ]
+
+
+def _critic_names(colors: Palette, path: Trajectory) -> list[dict[str, Any]]:
+    return [
+        _named(colors, t("chart.value"), 0, colors.ink, colors.second),
+        _named(colors, t("chart.target"), 1, colors.ink, None),
+        _named(colors, t("chart.token_reward"), 2, colors.up_text, None),
+        note(t("chart.lambda_range"), 0, 0.555, colors.muted, xanchor="left", yanchor="bottom", **PAPER),
+        note(t("chart.group_line", value=signed(path.group)), 1.0, path.group, colors.muted, xref="paper", yref="y2",
+             xanchor="right", yanchor="bottom", size=13),
+    ]  # fmt: skip
 
 
 def _filled(colors: Palette, path: Trajectory) -> list[str]:
@@ -146,31 +153,20 @@ def n_step(colors: Palette, path: Trajectory) -> Figure:
 def vine(colors: Palette, values: np.ndarray, errors: np.ndarray, advantages: np.ndarray, *, reward: float) -> Figure:
     """Return the value measured before each step with its standard error, and below it what each step changed."""
     steps = np.arange(1, len(values) + 1)
-    states = np.append(steps - 0.5, len(steps) + 0.5)
     known = np.nan_to_num(errors, nan=0.0)
-    curve = {
-        **line(states, np.append(values, reward), colors.second, width=3), "mode": "lines+markers",
-        "hovertemplate": t("hover.measured_value"),
-        "marker": {"size": 11, "color": [colors.second] * len(steps) + [colors.up],
-                   "line": {"width": 3, "color": [colors.second] * len(steps) + [colors.up]}},
-        "error_y": {"type": "data", "array": floats(np.append(known, 0.0)), "color": colors.second, "thickness": 2,
-                    "width": 6},
-    }  # fmt: skip
     bars = {
         **_bars(steps, advantages, "", width=0.5, yaxis="y2", hover=t("hover.step_advantage")),
         "marker": {"color": [colors.sign(a) for a in advantages]},
     }
     names = [f"{t('axis.step_n', n=k)}<br><b>{signed(a)}</b>" for k, a in zip(steps, advantages, strict=True)]
     top = np.concatenate([values + known, values - known, [reward, 1.0]])
+    final = note(t("chart.final_reward", value=signed(reward, 2)), len(steps) + 0.5, reward, colors.up_text,
+                 xanchor="left", xshift=12, size=13)  # fmt: skip
     return figure(
-        [curve, bars],
+        [_measured(colors, values, known, reward), bars],
         layout(
             colors, height=430, margin={"l": 8, "r": 96, "t": 34, "b": 8},
-            annotations=[
-                _named(colors, t("chart.measured_value"), 0, colors.ink, colors.second),
-                note(t("chart.final_reward", value=signed(reward, 2)), float(states[-1]), reward, colors.up_text,
-                     xanchor="left", xshift=12, size=13),
-            ],
+            annotations=[_named(colors, t("chart.measured_value"), 0, colors.ink, colors.second), final],
             xaxis=axis(colors, tickvals=floats(steps), ticktext=names, range=[0.35, len(steps) + 0.65], showgrid=False,
                        zeroline=False, anchor="y2", tickfont={"size": 13, "color": colors.ink}),
             yaxis=axis(colors, t("axis.success_value"), domain=[0.56, 1.0], nticks=5, range=padded(top, 0.08)),
@@ -178,6 +174,18 @@ def vine(colors: Palette, values: np.ndarray, errors: np.ndarray, advantages: np
                         range=padded(np.append(advantages, 0.0), 0.12, least=0.1)),
         ),
     )  # fmt: skip
+
+
+def _measured(colors: Palette, values: np.ndarray, errors: np.ndarray, reward: float) -> Trace:
+    """Return the value before each step with its standard error, and the reward at the end."""
+    tints = [colors.second] * len(values) + [colors.up]
+    return {
+        **line(np.arange(len(values) + 1) + 0.5, np.append(values, reward), colors.second, width=3),
+        "mode": "lines+markers", "hovertemplate": t("hover.measured_value"),
+        "marker": {"size": 11, "color": tints, "line": {"width": 3, "color": tints}},
+        "error_y": {"type": "data", "array": floats(np.append(errors, 0.0)), "color": colors.second, "thickness": 2,
+                    "width": 6},
+    }  # fmt: skip
 
 
 def roles(colors: Palette) -> dict[str, str]:
@@ -226,38 +234,59 @@ ROWS = ("current", "old", "reference", "reward")
 
 def rounds(colors: Palette, moments: Sequence[Moment], *, at: int) -> Figure:
     """Return who holds which version when: a bar for each version of each copy, the moment in focus marked."""
-    palette = {"current": colors.current, "old": colors.old, "reference": colors.reference, "reward": colors.up}
-    traces, texts = [], []
-    for row in ROWS:
-        for k, (start, end, version) in enumerate(_stretches([getattr(moment, row) for moment in moments])):
-            traces.append(
-                {"type": "bar", "orientation": "h", "base": [start + 0.5], "x": [end - start], "y": [t(f"row.{row}")],
-                 "width": 0.62, "hovertemplate": t("hover.version", version=version),
-                 "marker": {"color": palette[row], "opacity": 1.0 if k % 2 else 0.4,
-                            "line": {"width": 1, "color": colors.page}}}
-            )  # fmt: skip
-            if (end - start) / len(moments) > 0.028:
-                ink = colors.muted if start > at else "#FFFFFF" if k % 2 and row != "old" else colors.ink
-                texts.append(note(str(version), (start + end) / 2 + 0.5, t(f"row.{row}"), ink, size=13))
-    now, early, late = at + 1, at < 0.3 * len(moments), at > 0.7 * len(moments)
-    texts.append(
-        note(t(f"chart.action_{moments[at].action}"), now, 1, colors.ink, size=14, yref="paper", yanchor="bottom",
-             yshift=6, xanchor="left" if early else "right" if late else "center")
-    )  # fmt: skip
+    rows = {row: _stretches([getattr(moment, row) for moment in moments]) for row in ROWS}
+    numbers = [name for row in ROWS for name in _version_names(colors, row, rows[row], at, len(moments))]
+    now = at + 1
+    early, late = at < 0.3 * len(moments), at > 0.7 * len(moments)
+    action = note(t(f"chart.action_{moments[at].action}"), now, 1, colors.ink, size=14, yref="paper", yanchor="bottom",
+                  yshift=6, xanchor="left" if early else "right" if late else "center")  # fmt: skip
     frame = {"type": "rect", "xref": "x", "yref": "paper", "x0": now - 0.5, "x1": now + 0.5, "y0": 0, "y1": 1,
              "line": {"color": colors.ink, "width": 2}, "fillcolor": "rgba(0,0,0,0)"}  # fmt: skip
     later = {"type": "rect", "xref": "x", "yref": "paper", "x0": now + 0.5, "x1": len(moments) + 0.5, "y0": 0, "y1": 1,
              "line": {"width": 0}, "fillcolor": colors.page, "opacity": 0.62}  # fmt: skip
     return figure(
-        traces,
+        [bar for row, stretches in rows.items() for bar in _versions(colors, row, stretches)],
         layout(
-            colors, height=290, barmode="overlay", annotations=texts, shapes=[later, frame],
-            margin={"l": 8, "r": 12, "t": 36, "b": 8},
+            colors, height=290, barmode="overlay", shapes=[later, frame], margin={"l": 8, "r": 12, "t": 36, "b": 8},
+            annotations=[*numbers, action],
             xaxis=axis(colors, t("axis.moment"), range=[0.4, len(moments) + 0.6], showgrid=False, zeroline=False),
             yaxis=axis(colors, autorange="reversed", showgrid=False, ticksuffix="  ", type="category",
                        categoryarray=[t(f"row.{row}") for row in ROWS], tickfont={"size": 13, "color": colors.ink}),
         ),
     )  # fmt: skip
+
+
+def _versions(colors: Palette, row: str, stretches: Sequence[tuple[int, int, int]]) -> list[Trace]:
+    """Return a bar for every version of one copy, strong and pale in turn."""
+    palette = {"current": colors.current, "old": colors.old, "reference": colors.reference, "reward": colors.up}
+    return [
+        {"type": "bar", "orientation": "h", "base": [start + 0.5], "x": [end - start], "y": [t(f"row.{row}")],
+         "width": 0.62, "hovertemplate": t("hover.version", version=version),
+         "marker": {"color": palette[row], "opacity": 1.0 if k % 2 else 0.4,
+                    "line": {"width": 1, "color": colors.page}}}
+        for k, (start, end, version) in enumerate(stretches)
+    ]  # fmt: skip
+
+
+def _version_names(
+    colors: Palette, row: str, stretches: Sequence[tuple[int, int, int]], at: int, size: int
+) -> list[dict[str, Any]]:
+    """Return each version's number on its bar, where there is room; the frame around a moment never crosses one."""
+    notes = []
+    for k, (start, end, version) in enumerate(stretches):
+        if (end - start) / size <= 0.028:
+            continue
+        ink = colors.muted if start > at else "#FFFFFF" if k % 2 and row != "old" else colors.ink
+        notes.append(note(str(version), _beside_frame((start + end) / 2 + 0.5, at, end), t(f"row.{row}"), ink, size=13))
+    return notes
+
+
+def _beside_frame(x: float, at: int, end: int) -> float:
+    """Return where a bar's number stands: in its middle, or half a moment off the frame's edge that runs through it."""
+    for edge in (at + 0.5, at + 1.5):
+        if abs(x - edge) < 0.3:
+            return edge + 0.5 if edge + 1.0 <= end + 0.5 else edge - 0.5
+    return x
 
 
 def _stretches(versions: Sequence[int]) -> list[tuple[int, int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from app.words import t
 
 if TYPE_CHECKING:
     from app.views.sampling.dynamic import Batch
-    from grpo_core.sampling import BudgetSplit
+    from grpo_core.sampling import BudgetSplit, DynamicSampling
 
 PAPER = {"xref": "paper", "yref": "paper"}
+SUFFIXES = ("", "2", "3")  # of the axes of three rows
 
 
 def dynamic(colors: Palette, batch: Batch, names: Sequence[str]) -> Figure:
@@ -24,37 +26,54 @@ def dynamic(colors: Palette, batch: Batch, names: Sequence[str]) -> Figure:
     ticks = [f"{name}<br>p = {plain(p, 2)}" for name, p in zip(names, batch.rates, strict=True)]
     finite = np.where(np.isfinite(cost.factor) & (cost.mixed > 0), cost.factor, np.nan)
     top = 1.35 * max(float(np.nanmax([1.0, *finite])), 1.0)
-    rows: tuple[tuple[np.ndarray, str, str, list[float], Any], ...] = (
-        (cost.mixed, colors.up, t("axis.mixed_share"), [0, 1.3], 3),
-        (cost.share, colors.current, t("axis.trained_share"), [0, 1.35 * max(float(cost.share.max()), 0.05)], 3),
-        (finite, colors.entropy, t("axis.factor"), [0, top], 2),
+    rows = (
+        Row(cost.mixed, colors.up, t("axis.mixed_share"), 1.3, 3),
+        Row(cost.share, colors.current, t("axis.trained_share"), 1.35 * max(float(cost.share.max()), 0.05), 3),
+        Row(finite, colors.old, t("axis.factor"), top, 2),
     )
-    domains = ([0.74, 1.0], [0.37, 0.63], [0.0, 0.26])
-    bars = [
-        _bars(ticks, values, color, f"y{'' if i == 0 else i + 1}", [plain(v, d) for v in values], colors)
-        for i, (values, color, _, _, d) in enumerate(rows)
-    ]
-    endless = [
-        note("∞", tick, 0.5 * top, colors.ink, size=20, yref="y3")
-        for tick, factor, share in zip(ticks, cost.factor, cost.share, strict=True)
-        if np.isinf(factor) and share > 0
-    ]
     marks = [
         rule(colors, xref="paper", x0=0, x1=1, yref="y2", y0=1 / len(ticks), y1=1 / len(ticks)),
         rule(colors, xref="paper", x0=0, x1=1, yref="y3", y0=1, y1=1),
     ]
     axes = {
-        f"yaxis{'' if i == 0 else i + 1}": axis(colors, title, domain=d, range=reach, nticks=3)
-        for i, ((_, _, title, reach, _), d) in enumerate(zip(rows, domains, strict=True))
+        f"yaxis{suffix}": axis(colors, row.title, domain=d, range=[0, row.top], nticks=3)
+        for row, suffix, d in zip(rows, SUFFIXES, ([0.74, 1.0], [0.37, 0.63], [0.0, 0.26]), strict=True)
     }
     return figure(
-        bars,
+        [_bars(ticks, row.values, row.color, f"y{suffix}", row.texts, colors)
+         for row, suffix in zip(rows, SUFFIXES, strict=True)],
         layout(
-            colors, height=430, annotations=endless, shapes=marks, margin={"l": 8, "r": 12, "t": 14, "b": 8}, **axes,
+            colors, height=430, annotations=_endless(colors, ticks, cost, 0.5 * top), shapes=marks,
+            margin={"l": 8, "r": 12, "t": 14, "b": 8}, **axes,
             xaxis=axis(colors, type="category", showgrid=False, anchor="y3",
                        tickfont={"size": 13, "color": colors.ink}),
         ),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of bars: its values (N,), colour and axis, the top of the axis, the decimals of its numbers."""
+
+    values: np.ndarray
+    color: str
+    title: str
+    top: float
+    digits: int
+
+    @property
+    def texts(self) -> list[str]:
+        """What stands above each bar."""
+        return [plain(v, self.digits) for v in self.values]
+
+
+def _endless(colors: Palette, ticks: Sequence[str], cost: DynamicSampling, height: float) -> list[dict[str, Any]]:
+    """Return a mark for each prompt whose factor is infinite."""
+    return [
+        note("∞", tick, height, colors.ink, size=20, yref="y3")
+        for tick, factor, share in zip(ticks, cost.factor, cost.share, strict=True)
+        if np.isinf(factor) and share > 0
+    ]
 
 
 def _bars(x: Sequence[str], y: np.ndarray, color: str, yaxis: str, text: Sequence[str], colors: Palette) -> Trace:
@@ -85,32 +104,31 @@ def fill(colors: Palette, draws: np.ndarray, chances: np.ndarray, *, mean: float
 
 def budget(colors: Palette, ways: Sequence[BudgetSplit], *, at: int) -> Figure:
     """Return, for each group size: all groups and the mixed ones, and below the completions that carry a signal."""
-    names = [str(way.group_size) for way in ways]
     x = list(range(len(ways)))
-    groups, mixed = np.array([w.prompts for w in ways]), np.array([w.mixed_groups for w in ways])
-    signal = np.array([w.signal_completions for w in ways])
-    own = [1.0 if i == at else 0.45 for i in range(len(ways))]
-    top = {
+    mixed, signal = np.array([w.mixed_groups for w in ways]), np.array([w.signal_completions for w in ways])
+    own = [1.0 if i == at else 0.45 for i in x]
+    bars = {
         "type": "bar", "x": x, "width": 0.62, "hoverinfo": "skip", "textposition": "outside", "cliponaxis": False,
         "textfont": {"size": 12, "color": colors.ink},
     }  # fmt: skip
-    best = float(mixed.max(initial=1e-6))
+    above = {"y": floats(mixed), "text": [plain(v, 1) for v in mixed]}
+    below = {"y": floats(signal), "text": [plain(v, 0) for v in signal], "yaxis": "y2"}
     return figure(
         [
-            {**top, "y": floats(mixed), "text": [plain(v, 1) for v in mixed],
-             "marker": {"color": colors.up, "opacity": own}},
-            {**top, "y": floats(signal), "yaxis": "y2", "text": [plain(v, 0) for v in signal],
-             "marker": {"color": colors.current, "opacity": own}},
+            {**bars, **above, "marker": {"color": colors.up, "opacity": own}},
+            {**bars, **below, "marker": {"color": colors.current, "opacity": own}},
         ],
         layout(
             colors, height=430, margin={"l": 8, "r": 12, "t": 14, "b": 8},
             annotations=[
-                note(t("chart.of_groups", n=int(n)), k, 0, colors.muted, yref="y", yanchor="top", yshift=-2, size=12)
-                for k, n in enumerate(groups)
+                note(t("chart.of_groups", n=int(way.prompts)), k, 0, colors.muted, yref="y", yanchor="top", yshift=-2)
+                for k, way in enumerate(ways)
             ],
-            xaxis=axis(colors, t("axis.group_size"), tickvals=x, ticktext=names, showgrid=False, anchor="y2",
-                       zeroline=False, range=[-0.6, len(x) - 0.4], tickfont={"size": 13, "color": colors.ink}),
-            yaxis=axis(colors, t("axis.mixed_groups"), domain=[0.56, 1.0], range=[0, 1.2 * best], nticks=4),
+            xaxis=axis(colors, t("axis.group_size"), tickvals=x, ticktext=[str(way.group_size) for way in ways],
+                       showgrid=False, anchor="y2", zeroline=False, range=[-0.6, len(x) - 0.4],
+                       tickfont={"size": 13, "color": colors.ink}),
+            yaxis=axis(colors, t("axis.mixed_groups"), domain=[0.56, 1.0], nticks=4,
+                       range=[0, 1.2 * float(mixed.max(initial=1e-6))]),
             yaxis2=axis(colors, t("axis.signal"), domain=[0.0, 0.44], nticks=4,
                         range=[0, 1.2 * max(float(signal.max(initial=0.0)), 1e-6)]),
         ),
@@ -121,34 +139,18 @@ def mismatch(
     colors: Palette, trained: np.ndarray, sampled: np.ndarray, ratio: np.ndarray, names: Sequence[str]
 ) -> Figure:
     """Return what tokens are trained as and what they are drawn with, and below the ratio of the two."""
-    drawn = sampled > 0
-    shown = np.where(drawn, ratio, np.nan)
+    shown = np.where(sampled > 0, ratio, np.nan)
     top = 1.25 * max(float(np.nanmax([1.0, *shown])), 1.0)
-    never = [
-        note(t("chart.never_drawn"), name, 0.06 * top, colors.muted, yref="y2", size=12, yanchor="bottom")
-        for name, seen in zip(names, drawn, strict=True)
-        if not seen
-    ]
-    legend = [
-        note(f'<span style="color:{color}">■</span> {t(key)}', 0, 1, colors.ink, size=13, xanchor="left",
-             yanchor="bottom", xshift=shift, yshift=8, **PAPER)
-        for key, color, shift in (("chart.trained", colors.current, 0), ("chart.sampled", colors.old, 150))
-    ]  # fmt: skip
     pair = [
         {**_pair(names, values, color, colors), "offsetgroup": str(k)}
         for k, (values, color) in enumerate(((trained, colors.current), (sampled, colors.old)))
     ]
-    bars = {
-        **_bars(names, shown, "", "y2", [plain(v) for v in shown], colors), "offsetgroup": "2", "offset": -0.2,
-        "width": 0.4,
-        "marker": {"color": [colors.sign(v - 1.0) if abs(v - 1.0) > 1e-9 else colors.old for v in shown]},
-    }  # fmt: skip
     high = 1.2 * float(max(trained.max(), sampled.max()))
     return figure(
-        [*pair, bars],
+        [*pair, _ratio_bars(colors, names, shown)],
         layout(
             colors, height=400, barmode="group", bargap=0.32, margin={"l": 8, "r": 12, "t": 34, "b": 8},
-            annotations=[*legend, *never],
+            annotations=[*_pair_names(colors), *_never_drawn(colors, names, sampled, 0.06 * top)],
             shapes=[rule(colors, xref="paper", x0=0, x1=1, yref="y2", y0=1, y1=1)],
             xaxis=axis(colors, t("axis.next_token"), type="category", showgrid=False, anchor="y2",
                        categoryarray=list(names), tickfont={"size": 14, "color": colors.ink}),
@@ -156,6 +158,30 @@ def mismatch(
             yaxis2=axis(colors, t("axis.ratio"), domain=[0.0, 0.36], range=[0, top], nticks=4),
         ),
     )  # fmt: skip
+
+
+def _ratio_bars(colors: Palette, names: Sequence[str], shown: np.ndarray) -> Trace:
+    tints = [colors.sign(v - 1.0) if abs(v - 1.0) > 1e-9 else colors.old for v in shown]
+    return {
+        **_bars(names, shown, "", "y2", [plain(v) for v in shown], colors),
+        "offsetgroup": "2", "offset": -0.2, "width": 0.4, "marker": {"color": tints},
+    }  # fmt: skip
+
+
+def _pair_names(colors: Palette) -> list[dict[str, Any]]:
+    return [
+        note(f'<span style="color:{color}">■</span> {t(key)}', 0, 1, colors.ink, size=13, xanchor="left",
+             yanchor="bottom", xshift=shift, yshift=8, **PAPER)
+        for key, color, shift in (("chart.trained", colors.current, 0), ("chart.sampled", colors.old, 150))
+    ]  # fmt: skip
+
+
+def _never_drawn(colors: Palette, names: Sequence[str], sampled: np.ndarray, height: float) -> list[dict[str, Any]]:
+    return [
+        note(t("chart.never_drawn"), name, height, colors.muted, yref="y2", size=12, yanchor="bottom")
+        for name, chance in zip(names, sampled, strict=True)
+        if chance <= 0
+    ]
 
 
 def _pair(names: Sequence[str], values: np.ndarray, color: str, colors: Palette) -> Trace:
@@ -217,15 +243,18 @@ def pass_at_k(
             points,
         ],
         layout(
-            colors, height=400,
-            annotations=[
-                note(f'<span style="color:{color}">●</span> {t(key)} <b>{plain(number)}</b>', 0, 1, colors.ink, size=14,
-                     xanchor="left", yanchor="top", xshift=12, yshift=shift, **PAPER)
-                for key, color, number, shift in (("chart.pass", colors.current, value, 0),
-                                                  ("chart.bootstrap", colors.second, drawn, -24))
-            ],
-            shapes=[rule(colors, x0=k, x1=k, y0=0, y1=1, yref="paper")],
+            colors, height=400, annotations=_pass_names(colors, value, drawn),
+            shapes=[rule(colors, x0=k, x1=k, y0=0, y1=1, yref="y")],
             xaxis=axis(colors, t("axis.k"), zeroline=False, range=[0, 1.04 * float(xs[-1])]),
             yaxis=axis(colors, t("axis.solved"), range=[0, 1.28], tickvals=[0, 0.25, 0.5, 0.75, 1.0]),
         ),
     )  # fmt: skip
+
+
+def _pass_names(colors: Palette, value: float, drawn: float) -> list[dict[str, Any]]:
+    rows = (("chart.pass", colors.current, value), ("chart.bootstrap", colors.second, drawn))
+    return [
+        note(f'<span style="color:{color}">●</span> {t(key)} <b>{plain(number)}</b>', 0, 1, colors.ink, size=14,
+             xanchor="left", yanchor="top", xshift=12, yshift=-24 * k, **PAPER)
+        for k, (key, color, number) in enumerate(rows)
+    ]  # fmt: skip

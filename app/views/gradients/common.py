@@ -69,16 +69,15 @@ def reports_table(reports: dict[str, GradientReport]) -> None:
     columns = {
         name: st.column_config.TextColumn(t(f"grad.column.{name}"), help=t(f"grad.column.{name}.help"), width=width)
         for name, width in (
-            ("estimator", 190),
-            ("cosine", 74),
-            ("scale", 74),
-            ("bias", 74),
-            ("variance", 84),
-            ("signal", 80),
+            ("estimator", 200),
+            ("cosine", 66),
+            ("scale", 66),
+            ("bias", 66),
+            ("variance", 76),
+            ("signal", 62),
         )
     }
-    height = 35 * (len(frame) + 1) + 3
-    st.dataframe(frame, key="grad-reports", hide_index=True, column_config=columns, height=height, row_height=35)
+    st.dataframe(frame, key="grad-reports", hide_index=True, column_config=columns, height="content")
 
 
 def gradient_lines(problem: Bandit, name: str, found: GradientReport) -> list[str]:

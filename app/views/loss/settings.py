@@ -34,9 +34,10 @@ def _recipe(lens: Lens) -> None:
     st.header(recipe_title(recipe.name), anchor=False)
     st.markdown(widgets.literal(recipe_note(recipe.name)))
     st.caption(widgets.literal(str(recipe.source)))
-    columns = st.columns(2, gap="large")
-    for number, (name, equation) in enumerate(explain.equations(lens)):
-        with columns[number % 2]:
-            st.caption(t(f"loss.equation.{name}"))
-            widgets.latex(equation)
+    equations = explain.equations(lens)
+    for pair in (equations[k : k + 2] for k in range(0, len(equations), 2)):
+        for column, (name, equation) in zip(st.columns(2, gap="large"), pair, strict=False):
+            with column:
+                st.caption(t(f"loss.equation.{name}"))
+                widgets.latex(equation)
     st.code(explain.recipe_data(recipe), language="python", wrap_lines=True)

@@ -97,7 +97,7 @@ def draw(lens: Lens) -> None:
     widgets.readouts(
         [
             Readout("expected_reward", signed(one.gain)),
-            Readout("kl_to_reference", plain(one.kl)),
+            Readout("kl_to_reference", plain(one.kl, 4)),
             Readout("regularised", signed(one.value)),
             Readout("beta_log_z", signed(one.level)),
         ]

@@ -139,7 +139,9 @@ def notice(one: Placed) -> tuple[str, dict[str, Any]]:
         return "where-off", numbers
     if one.advantage == 0 and one.shaped_advantage != 0:
         return "where-drift", numbers
-    return ("where-flip" if one.advantage * one.shaped_advantage < 0 else "where"), numbers
+    if one.advantage * one.shaped_advantage < 0:
+        return "where-flip", numbers
+    return ("where-same" if numbers["plain"] == numbers["shaped"] else "where"), numbers
 
 
 def question(one: Placed) -> Question:

@@ -117,7 +117,7 @@ def draw(lens: Lens, bench: Bench) -> None:
     widgets.readouts(
         [
             Readout("mean", plain(float(r.mean))),
-            Readout("std", plain(float(r.std) if any(total is not None for total in scores.totals) else None)),
+            Readout("std", plain(float(r.std) if r.valid_count else None)),
             Readout("scored", t("readout.of", n=int(r.valid_count), total=len(bench.texts))),
             Readout("right_answers", right_text(scores)),
         ]

@@ -12,12 +12,12 @@ import numpy as np
 from app import widgets
 from app.figures import sampling as figures
 from app.lens import Lens
-from app.numbers import latex, plain, short
+from app.numbers import MISSING, latex, plain, short
 from app.widgets import Question, Readout, Row, Table, slider
 from app.words import prose, t
 from grpo_core.sampling import DynamicSampling, dynamic_sampling, fill_probability
 
-POINTS = 13
+POINTS = 25
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def draw(lens: Lens) -> None:
             Readout("draws", plain(cost.draws, 0) + spread),
             Readout("completions", plain(cost.completions, 0)),
             Readout("efficiency", t("readout.percent", value=plain(100 * one.efficiency, 0))),
-            Readout("direction", t("readout.same_direction" if cost.only_rescales else "readout.new_direction")),
+            Readout("direction", direction(one)),
         ]
     )
     widgets.formula(formula(one))
@@ -102,6 +102,13 @@ def draw(lens: Lens) -> None:
     widgets.notice("sampling", section, **numbers)
     widgets.check_yourself("dynamic", lambda: question(one))
     widgets.take_away("sampling", "dynamic", lambda: snippet(one), lambda: table(one))
+
+
+def direction(one: Batch) -> str:
+    """Return whether the expected gradient keeps its direction; a dash where nothing trains."""
+    if one.mean == 0:
+        return MISSING
+    return t("readout.same_direction" if one.result.only_rescales else "readout.new_direction")
 
 
 def focus(one: Batch) -> int:

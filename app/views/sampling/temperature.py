@@ -77,7 +77,8 @@ def settings(lens: Lens) -> None:
     one, amber = drawn(lens), widgets.colors().entropy
     how = [
         {**slider("temp"), "wide": True, "color": amber},
-        {**slider("top_k", value=len(one.probs)), "high": len(one.probs)}, slider("top_p", value=0.8),
+        {**slider("top_k", value=len(one.probs)), "high": len(one.probs), "wide": True},
+        {**slider("top_p", value=0.8), "wide": True},
         {**slider("t_temp"), "wide": True, "color": widgets.colors().current}, {**slider("seq_n"), "wide": True},
     ]  # fmt: skip
     rows = widgets.cell_rows("probs", [t("control.token", name=name) for name in names(len(one.probs))])
