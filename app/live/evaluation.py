@@ -62,6 +62,8 @@ def _numbers(look: Look) -> None:
         change = 100 * ((measure.value(rows[-1]) or 0.0) - (measure.value(rows[0]) or 0.0))
         delta = t("live.eval.change", points=f"{change:+.0f}") if len(rows) > 1 else None
         column.metric(label, written(measure, rows[-1]), delta=delta, help=t(f"{name}_help"))
+    if unscored := look.evaluations[-1].get("unscored"):
+        st.warning(t("live.eval.unscored", count=unscored), icon=":material/help:")
 
 
 def written(measure: Measure, row: Row) -> str:

@@ -37,6 +37,8 @@ def evaluate(
     problems that at least one of the k = samples samples solves. The ends of the 95 % intervals stand beside each as
     _low and _high. strata: the same by how often the ball moves and by how many swaps there are (greedy), and by
     the completion's own length (sampled); for a task file by the level that its lines name. judge says what is right.
+    unscored, where there are any: answers that it could not judge. They are left out, of what is sampled with all
+    answers to their prompt; a share of which no answer is left is not there.
     All answers come from one decode: each prompt is a group of samples + 1. The seed makes evaluations comparable,
     and apart from the run's own random numbers.
     """
@@ -56,11 +58,13 @@ def evaluate(
     greedy_scores = scores[::size]
     sampled = [score for i, score in enumerate(scores) if i % size]
     lengths = [n for i, n in enumerate(rollout.completions.lengths.tolist()) if i % size]
+    unscored = sum(score.reward is None for score in scores)
     return {
         **_greedy(greedy_scores),
         **_sampled(sampled, samples),
         "mean_length": fmean(lengths),
         "samples": samples,
+        **({"unscored": unscored} if unscored else {}),
         "strata": _strata(problems, greedy_scores, sampled, lengths),
     }
 
@@ -78,15 +82,16 @@ def _greedy(scores: Sequence[Score]) -> dict[str, float]:
 
 
 def _sampled(scores: Sequence[Score], samples: int) -> dict[str, float]:
-    """Success of a single sample, and of the best of all of them."""
-    right = np.array([_right(score) for score in scores]).reshape(-1, samples).sum(axis=1)
+    """Success of a single sample, and of the best of all of them, over the prompts whose samples were all judged."""
+    found = {"sampled_format": fmean(score.format for score in scores)}
+    counts = np.array([np.nan if score.reward is None else score.reward for score in scores])
+    right = counts.reshape(-1, samples).sum(axis=1)
+    right = right[~np.isnan(right)]
+    if not len(right):
+        return found
     low, high = clustered_interval(right, samples=samples)
-    found = {
-        "sampled_accuracy": float(right.sum() / len(scores)),
-        "sampled_accuracy_low": low,
-        "sampled_accuracy_high": high,
-        "sampled_format": fmean(score.format for score in scores),
-    }
+    found |= {"sampled_accuracy": float(right.mean() / samples), "sampled_accuracy_low": low}
+    found |= {"sampled_accuracy_high": high}
     if samples > 1:
         solved = pass_at_k(samples, right, k=samples)
         low, high = wilson_interval(float(solved.sum()), len(solved))
@@ -113,6 +118,7 @@ def _strata(
         {"by": by, "value": value, "answers": len(scores), **_share("accuracy", scores, prompts)}
         for by, found in parts.items()
         for value, (scores, prompts) in found.items()
+        if _judged(scores)
     ]
 
 
@@ -135,10 +141,14 @@ def _bin(number: int) -> str:
 
 def _share(name: str, scores: Sequence[Score], prompts: int) -> dict[str, float]:
     """Share of right answers with its 95 % interval; several answers to one prompt count as one there, to be safe."""
-    share = sum(_right(score) for score in scores) / len(scores)
-    low, high = wilson_interval(share * prompts, prompts)
+    judged = _judged(scores)
+    if not judged:
+        return {}
+    share = sum(judged) / len(judged)
+    trials = prompts * len(judged) / len(scores)
+    low, high = wilson_interval(share * trials, trials)
     return {name: share, f"{name}_low": float(low), f"{name}_high": float(high)}
 
 
-def _right(score: Score) -> float:
-    return float(score.reward or 0.0)
+def _judged(scores: Sequence[Score]) -> list[float]:
+    return [score.reward for score in scores if score.reward is not None]

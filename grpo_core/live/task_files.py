@@ -9,11 +9,12 @@ by a hash of its text, so that neither the order of the lines nor a seed changes
 
 import hashlib
 import json
+import math
 import os
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -214,7 +215,7 @@ class FileTask(Task):
         return list(ordered[:count])
 
     def scores(self, completions: Sequence[str], problems: Sequence[Problem], lengths: Sequence[int]) -> list[Score]:
-        """Judge completions; accuracy is 1 for a reward of at least 1, format that of think and answer tags."""
+        """Judge completions; accuracy is 1 for a reward of at least 1 (nan: unscored), format that of the tags."""
         judge = FILE_VERIFIERS.get(self.verifier)
         if self.sandbox is not None:
             rows = zip(completions, problems, lengths, strict=True)
@@ -223,20 +224,25 @@ class FileTask(Task):
             assert judge is not None
             rewards = [judge(text, problem.answer) for text, problem in zip(completions, problems, strict=True)]
         pairs = zip(rewards, completions, strict=True)
-        return [Score(reward, float((reward or 0.0) >= 1.0), format_score(text)) for reward, text in pairs]
+        return [Score(reward, _solved(reward), format_score(text)) for reward, text in pairs]
 
     def longest(self, count: int) -> list[Problem]:
         """The prompts of the most characters."""
         return list(sorted(self.tasks.problems, key=lambda problem: -len(problem.prompt))[:count])
 
     def judge(self, completions: Sequence[str], problems: Sequence[Problem]) -> list[Score]:
-        """For the evaluation: a completion is right when its reward is at least 1."""
+        """For the evaluation: a completion is right when its reward is at least 1; None stays None."""
         found = self.scores(completions, problems, [0] * len(completions))
-        return [Score(score.accuracy, score.accuracy, score.format) for score in found]
+        return [replace(score, reward=None if score.reward is None else score.accuracy) for score in found]
 
     def troubles(self) -> dict[str, float]:
         """What the verifier could not do since the last call, by kind; nothing for those that run right here."""
         return {} if self.sandbox is None else self.sandbox.troubles()
+
+
+def _solved(reward: float | None) -> float:
+    """1 for a reward of at least 1, else 0; nan for a completion that could not be scored."""
+    return math.nan if reward is None else float(reward >= 1.0)
 
 
 def _question(completion: str, problem: Problem, length: int) -> dict[str, Any]:

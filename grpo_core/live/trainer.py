@@ -60,6 +60,8 @@ CHEAP_SECONDS = 0.2
 """A change of settings is kept at once in a checkpoint when the last one took no longer than this."""
 THOROUGH_EVERY = 4
 """One evaluation in this many answers each prompt several times."""
+PARTS = ("accuracy", "format")
+"""The parts of a verifier's word that are recorded beside the reward."""
 
 
 def train(
@@ -389,7 +391,7 @@ class Run:
             if not self.raised:
                 print(f"The verifier raised {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             self.raised += 1
-            return Score(None, 0.0, 0.0)
+            return Score(None, math.nan, 0.0)
 
     def _troubles(self) -> dict[str, float]:
         """What the verifier could not do in this step, by kind."""
@@ -668,7 +670,7 @@ def _light_group(judged: _Judged, i: int, span: slice) -> Event:
         "answer": problem.answer,
         "completions": judged.draw.texts[span],
         "rewards": rewards,
-        "reward_parts": {part: [getattr(s, part) for s in scores] for part in ("accuracy", "format")},
+        "reward_parts": {part: with_none(np.array([getattr(s, part) for s in scores])) for part in PARTS},
         "mean": round(float(judged.advantages.mean[i]), 6),
         "std": round(float(judged.advantages.std[i]), 6),
         "advantages": [round(a, 6) for a in judged.advantages.advantages[i].tolist()],
@@ -692,7 +694,7 @@ def _behaviour(drawn: Draw, config: RunConfig) -> dict[str, float]:
     return {
         "reward_mean": rewards["reward"],
         **rewards,
-        **{f"rewards/{part}/mean": _mean_part(drawn, part) for part in ("accuracy", "format")},
+        **{f"rewards/{part}/mean": _mean_part(drawn, part) for part in PARTS},
         **{f"groups/{kind}": float(count) for kind, count in kinds.items()},
         "completions/unscored": float(np.isnan(drawn.rewards).sum()),
         "completions/unscored_ratio": float(np.isnan(drawn.rewards).mean()),
@@ -712,7 +714,9 @@ def _distances(rollout: Rollout, probe: _Probe) -> dict[str, float]:
 
 
 def _mean_part(drawn: Draw, part: str) -> float:
-    return float(np.mean([getattr(score, part) for score in drawn.scores]))
+    """The mean over what could be scored: nan where nothing could."""
+    known = [value for score in drawn.scores if not math.isnan(value := getattr(score, part))]
+    return float(np.mean(known)) if known else math.nan
 
 
 def _ratios(rollout: Rollout, probe: _Probe, config: RunConfig) -> Event:

@@ -1,12 +1,14 @@
 """Evaluation: greedy and sampled answers, pass@k, intervals, and accuracy by difficulty and length."""
 
+from dataclasses import replace
+
 import pytest
 
 from grpo_core import pass_at_k, wilson_interval
 from grpo_core.live.config import RunConfig
 from grpo_core.live.engines import make_engine
 from grpo_core.live.evaluate import evaluate
-from grpo_core.live.tasks import TASKS, exact
+from grpo_core.live.tasks import TASKS, exact, judge_exactly
 from grpo_core.live.trainer import train
 
 PROBLEMS = TASKS["shell_game"].held_out(60)
@@ -39,6 +41,44 @@ def test_shares_and_intervals_are_those_of_the_answers(policy, measured, draw):
     assert found["sampled_accuracy"] < 0.3
     assert found["pass_at_k"] > found["sampled_accuracy"] + 0.2
     assert found["pass_at_k_low"] < found["pass_at_k"] < found["pass_at_k_high"]
+
+
+def test_answers_that_cannot_be_judged_are_left_out_and_counted(measured):
+    def broken(every):
+        """The exact verifier, which cannot say of one answer in `every`."""
+
+        def judge(texts, problems):
+            scores = judge_exactly(texts, problems)
+            return [replace(one, reward=None) if i % every == 0 else one for i, one in enumerate(scores)]
+
+        return judge
+
+    whole = measured(samples=8)
+    assert "unscored" not in whole
+    found = measured(samples=8, judge=broken(18))  # the greedy answer to every second prompt, and no sample
+    assert found["unscored"] == 30
+    for name in ("sampled_accuracy", "pass_at_k", "pass_at_k_high"):
+        assert found[name] == whole[name]
+    kept = measured(PROBLEMS[1::2])
+    assert (found["accuracy"], found["accuracy_low"]) == (kept["accuracy"], kept["accuracy_low"])
+    nothing = measured(samples=2, judge=broken(1))
+    assert nothing["unscored"] == 180
+    assert not {"accuracy", "sampled_accuracy", "pass_at_k"} & set(nothing)
+    assert nothing["strata"] == []
+
+
+def test_prompts_with_a_sample_that_cannot_be_judged_are_left_out(measured):
+    def judge(texts, problems):
+        scores = judge_exactly(texts, problems)
+        return [replace(one, reward=None) if i % 10 == 1 else one for i, one in enumerate(scores)]
+
+    found, kept = measured(samples=4, judge=judge), measured(samples=4)
+    assert found["accuracy"] == kept["accuracy"]
+    some = measured(samples=4, judge=lambda texts, problems: [
+        replace(one, reward=0.0) if i % 10 < 5 else one for i, one in enumerate(judge_exactly(texts, problems))
+    ])  # fmt: skip
+    assert found["sampled_accuracy"] == pytest.approx(2 * some["sampled_accuracy"])
+    assert found["pass_at_k"] == pytest.approx(2 * some["pass_at_k"])
 
 
 def test_pass_at_k_is_the_share_of_problems_that_some_sample_solves(policy, measured, draw):

@@ -252,6 +252,11 @@ def test_a_run_goes_on_when_its_verifier_fails_now_and_then(tmp_path, tasks, mon
         for step in steps for group in step["groups"] for text in group["completions"]
     )  # fmt: skip
     assert unscored > 0
+    for group in (group for step in steps for group in step["groups"]):
+        known = zip(group["rewards"], group["reward_parts"]["accuracy"], strict=True)
+        assert all((reward is None) == (part is None) for reward, part in known)
+    evaluations = [event for event in events if event["event"] == "eval"]
+    assert sum(event.get("unscored", 0) for event in evaluations) > 0  # not judged is not wrong
     assert sum(step["verifier/died"] for step in steps) > 0
     assert sum(step["verifier/raised"] for step in steps) > 0
     assert os.environ[ALLOW] == "1"
