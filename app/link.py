@@ -24,6 +24,7 @@ from grpo_core import Group
 MAX_PACKED = 40_000  # characters of a packed group that are looked at
 MAX_UNPACKED = 400_000  # bytes that it may unpack to
 MAX_LINK = 8_000  # characters of a packed group that still go into a link
+LEFT_OUT = "large"  # stands in the place of a packed group that does not fit
 MAX_COMPLETIONS = 64
 MAX_TOKENS = 20_000
 LIVE = ("run", "step", "part", "scenario", "panels", "runs", "axis", "under")
@@ -46,12 +47,11 @@ def value_of(chosen: Mapping[str, Any], name: str) -> Any:
 
 
 def to_query(view: View) -> dict[str, str]:
-    """Return the query parameters of a view; defaults are left out, a group too large for a link too."""
+    """Return the query parameters of a view; defaults are left out, and of a group too large for a link the data."""
     query = {} if view.base in ("", FIRST) else {"g": view.base}
     if is_edited(view):
         packed = pack(_difference(view))
-        if len(packed) <= MAX_LINK:
-            query["gx"] = packed
+        query["gx"] = packed if len(packed) <= MAX_LINK else LEFT_OUT
     for name, param in PARAMS.items():
         if name in view.chosen and len(text := param.write(view.chosen[name])) <= MAX_LINK:
             query[name] = text
@@ -73,11 +73,17 @@ def too_large(view: View) -> bool:
     return is_edited(view) and len(pack(_difference(view))) > MAX_LINK
 
 
-def from_query(query: Mapping[str, str]) -> tuple[View, list[str]]:
-    """Return the view that query parameters describe, and a note for everything that could not be used."""
+def from_query(query: Mapping[str, str], before: View | None = None) -> tuple[View, list[str]]:
+    """Return the view that query parameters describe, and a note for everything that could not be used.
+
+    `before`: the view that the reader comes from; a group too large for a link is still there.
+    """
     notes: list[str] = []
     chosen = _settings(query, notes)
-    base, group = _group(query, notes)
+    if query.get("gx") == LEFT_OUT and before is not None and too_large(before):
+        base, group = before.base, before.group
+    else:
+        base, group = _group(query, notes)
     unknown = [name for name in query if name not in PARAMS and name not in ("g", "gx", *RESERVED)]
     if unknown:
         notes.append(t("link.unknown", names=", ".join(plain_text(name) for name in unknown[:5])))
@@ -106,6 +112,9 @@ def _group(query: Mapping[str, str], notes: list[str]) -> tuple[str, Group]:
         base = FIRST
     group = teaching_groups()[base]
     if "gx" not in query:
+        return base, group
+    if query["gx"] == LEFT_OUT:
+        notes.append(t("link.was_left_out"))
         return base, group
     try:
         return _edited(base, group, unpack(query["gx"]))

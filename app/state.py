@@ -82,7 +82,7 @@ def open_page(page: str, query: Mapping[str, str]) -> None:
     if changed and not first:
         own.errors.clear()
     if text and (first or changed or text not in own.written):
-        view, notes = link.from_query(query)
+        view, notes = link.from_query(query, None if first else own.view)
         if view != own.view:
             if not first:
                 _remember(own)

@@ -102,7 +102,13 @@ def test_a_group_too_large_for_a_link_is_left_out_and_said():
     group = Group(prompt="p", tokens=tuple(map(tuple, words)), rewards=(1.0,) * 20, logp=logp)
     view = View({}, "", group)
     assert link.too_large(view)
-    assert "gx" not in link.to_query(view)
+    query = link.to_query(view)
+    assert query == {"gx": link.LEFT_OUT}
+    elsewhere, notes = link.from_query(query)
+    assert elsewhere == View()
+    assert len(notes) == 1
+    assert "too large" in notes[0]
+    assert link.from_query({**query, "r": "2"}, view) == (View({"r": 2.0}, "", group), [])
 
 
 BOMB = urlsafe_b64encode(zlib.compress(b'"' + b"a" * 50_000_000 + b'"', 9)).decode().rstrip("=")

@@ -102,3 +102,16 @@ def test_the_link_wins_at_the_start_and_on_a_page_change_and_only_then():
         "state.open_page('kl', {})\nassert state.get('r') == 2.5\n"
         "state.open_page('clip', {'r': '2'})\nassert state.get('r') == 2\n"
     )
+
+
+def test_a_group_too_large_for_a_link_survives_back_and_forward():
+    script(
+        "rows = tuple(tuple(-((i * 31 + k * 17) % 997) / 991 for k in range(300)) for i in range(20))\n"
+        "words = tuple(tuple(f't{i * 31 + k}' for k in range(300)) for i in range(20))\n"
+        "large = type(four)(prompt='p', tokens=words, rewards=(1.0, *[0.0] * 19), logp=rows)\n"
+        "state.open_page('clip', {})\nstate.open_group(large)\nown = state.group()\n"
+        "assert link.too_large(state.view())\n"
+        "state.open_page('kl', {})\nstate.put({'d': 1.0})\nassert 'gx=large' in state.query()\n"
+        "state.open_page('clip', {'gx': 'large', 'r': '2'})\n"
+        "assert state.group() == own and state.get('r') == 2 and not state.lab().notes\n"
+    )
