@@ -1,10 +1,10 @@
 """Verifiers in a process of their own: code of the user's, or patterns that may take for ever.
 
-The process gets one question at a time and must answer within a limit of wall-clock time, CPU time, memory and open
-files; it sees none of our environment variables. One that raises leaves its completion unscored; one that hangs, dies
-or talks nonsense is killed with whatever it started, and a new one is asked the next question. This keeps mistakes away
-from the training. It is no jail: code still reads the files that this user can read, so that only an operator can allow
-it (GRPO_LAB_ALLOW_CODE=1).
+The process gets one question at a time and must answer within a limit of wall-clock time, CPU time, memory, open files
+and bytes of a file; it sees none of our environment variables. One that raises leaves its completion unscored; one that
+hangs, dies or talks nonsense is killed with whatever it started, and a new one is asked the next question. This keeps
+mistakes away from the training. It is no jail: code still reads the files that this user can read, so that only an
+operator can allow it (GRPO_LAB_ALLOW_CODE=1).
 """
 
 import contextlib
@@ -41,7 +41,9 @@ def code_allowed() -> bool:
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds for one answer, to start, for all answers of a call; CPU seconds an answer; bytes of memory; files."""
+    """Seconds for one answer, to start, for all answers of a call; CPU seconds an answer; bytes of memory; open files;
+    bytes of a file that it writes.
+    """
 
     seconds: float = 2.0
     start_seconds: float = 20.0
@@ -49,6 +51,7 @@ class Limits:
     cpu_seconds: int = 2
     memory: int = 2_000_000_000
     files: int = 64
+    file_bytes: int = 10_000_000
 
 
 class _FailedError(Spoken):

@@ -82,8 +82,9 @@ def limit(limits: dict[str, float]) -> None:
         import resource
     except ImportError:
         return
-    for name, value in (("RLIMIT_AS", limits["memory"]), ("RLIMIT_NOFILE", limits["files"]), ("RLIMIT_CORE", 0)):
-        resource.setrlimit(getattr(resource, name), (int(value), int(value)))
+    most = {"AS": limits["memory"], "NOFILE": limits["files"], "FSIZE": limits["file_bytes"], "CORE": 0}
+    for name, value in most.items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (int(value), int(value)))
 
 
 def more_time(limits: dict[str, float]) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,16 @@ def test_one_that_eats_memory_is_stopped(sandbox):
     assert own.scores([question("1000"), question("4000000000"), question("10")]) == [1000.0, None, 10.0]
     assert counts(own) == {"raised": 1}
     assert "memory" in own.reason.lower()
+
+
+def test_a_file_cannot_fill_the_disk(sandbox):
+    own = sandbox(
+        "def verify(**more):\n    with open('big', 'wb') as file:\n        file.write(bytes(5000))\n    return 1",
+        replace(QUICK, file_bytes=4096),
+    )
+    assert own.scores([question("a")]) == [None]
+    assert counts(own) == {"raised": 1}
+    assert "too large" in own.reason
 
 
 def test_open_files_are_limited(sandbox):
