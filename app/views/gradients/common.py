@@ -10,6 +10,9 @@ import streamlit as st
 from app import widgets
 from app.explain import gradients as explain
 from app.explain.gradients import Bandit
+from app.figures import gradients as figures
+from app.figures.base import Figure
+from app.figures.gradients import Facet
 from app.lens import Lens
 from app.numbers import latex, plain
 from app.widgets import Row, slider
@@ -49,6 +52,14 @@ def cell_rows(name: str, words: str, facts_: list[dict[str, Any]], *, color: str
 def facts(found: GradientReport) -> str:
     """Return an estimator's numbers as one line."""
     return t("grad.facts", cosine=plain(found.cosine), scale=plain(found.scale), spread=plain(found.variance))
+
+
+def by_position(reports: dict[str, GradientReport], lens: Lens) -> Figure:
+    """Return a small chart for each report, by the position at which a completion ends; the keys are their titles."""
+    rows = [Facet(title, facts(found), explain.ending(found.expected)) for title, found in reports.items()]
+    true = explain.ending(next(iter(reports.values())).true)
+    names = [t("chart.grad.position", position=k + 1) for k in range(len(true))]
+    return figures.facets(widgets.colors(), true, rows, names, scaled=lens.values["gunit"] == "direction")
 
 
 def reports_table(reports: dict[str, GradientReport]) -> None:

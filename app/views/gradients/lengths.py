@@ -7,8 +7,6 @@ import streamlit as st
 from app import snippets_gradients, widgets
 from app.explain import gradients as explain
 from app.explain.gradients import Chain
-from app.figures import gradients as figures
-from app.figures.gradients import Facet
 from app.lens import Lens
 from app.numbers import latex, plain, signed
 from app.views.gradients import common
@@ -23,16 +21,8 @@ def draw(lens: Lens) -> None:
     if common.too_many(problem.groups, explain.largest_size(len(problem.stop) + 1)):
         return
     reports = explain.reduced(own, problem)
-    true = explain.ending(reports["sequence_sum"].true)
-    rows = [
-        Facet(t(f"grad.reduce.{mode}"), common.facts(found), explain.ending(found.expected))
-        for mode, found in reports.items()
-    ]
-    names = [t("chart.grad.position", position=k + 1) for k in range(len(problem.stop))]
-    scaled = lens.values["gunit"] == "direction"
-    widgets.picture(
-        figures.facets(widgets.colors(), true, rows, names, scaled=scaled), "lengths", alt=t("alt.grad.lengths")
-    )
+    figure = common.by_position({t(f"grad.reduce.{mode}"): found for mode, found in reports.items()}, lens)
+    widgets.picture(figure, "lengths", alt=t("alt.grad.lengths"))
     outcomes = problem.outcomes
     widgets.readouts(
         [

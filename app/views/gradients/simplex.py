@@ -8,6 +8,7 @@ from app import snippets_gradients, state, widgets
 from app.explain import gradients as explain
 from app.explain.gradients import Bandit
 from app.figures import gradients as figures
+from app.figures.base import Figure
 from app.lens import Lens
 from app.numbers import plain, short
 from app.views.gradients import actions, common
@@ -21,20 +22,9 @@ THREE = 3
 def draw(lens: Lens) -> None:
     """Draw the triangle with both directions."""
     problem, own = explain.bandit(lens), lens.values["gest"]
-    if len(problem.probs) != THREE:
-        st.info(t("grad.three_only", count=len(problem.probs)), icon=":material/change_history:")
-        st.button(t("grad.to_three"), key="grad-to-three", on_click=_to_three, disabled=state.locked())
+    if _not_three(problem) or common.too_many(problem.groups, problem.largest):
         return
-    if common.too_many(problem.groups, problem.largest):
-        return
-    field, paths, here = explain.triangle(own, problem)
-    corners = [
-        t("chart.grad.corner", action=n, reward=short(r)) for n, r in zip(problem.names, problem.rewards, strict=True)
-    ]
-    figure = figures.simplex(
-        widgets.colors(), corners=corners, field=field, paths=paths, here=here, name=explain.title(own)
-    )
-    widgets.picture(figure, "simplex", alt=t("alt.grad.simplex"))
+    widgets.picture(_triangle(own, problem), "simplex", alt=t("alt.grad.simplex"))
     found = explain.report(own, problem)
     widgets.readouts(
         [
@@ -50,6 +40,25 @@ def draw(lens: Lens) -> None:
     widgets.check_yourself("gradients-simplex", lambda: question(problem))
     widgets.take_away(
         "gradients-simplex", "simplex", lambda: snippets_gradients.report(own, problem), lambda: table(own, problem)
+    )
+
+
+def _not_three(problem: Bandit) -> bool:
+    """Say so, and offer to change it, if there are not three actions; return whether that is so."""
+    if len(problem.probs) == THREE:
+        return False
+    st.info(t("grad.three_only", count=len(problem.probs)), icon=":material/change_history:")
+    st.button(t("grad.to_three"), key="grad-to-three", on_click=_to_three, disabled=state.locked())
+    return True
+
+
+def _triangle(own: str, problem: Bandit) -> Figure:
+    field, paths, here = explain.triangle(own, problem)
+    corners = [
+        t("chart.grad.corner", action=n, reward=short(r)) for n, r in zip(problem.names, problem.rewards, strict=True)
+    ]
+    return figures.simplex(
+        widgets.colors(), corners=corners, field=field, paths=paths, here=here, name=explain.title(own)
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from app import snippets_gradients, widgets
 from app.explain import gradients as explain
-from app.explain.gradients import Bandit
+from app.explain.gradients import Bandit, Sizes
 from app.figures import gradients as figures
 from app.figures.gradients import Curve
 from app.lens import Lens
@@ -22,36 +24,44 @@ def draw(lens: Lens) -> None:
     """Draw factor, cosine and variance over the group size."""
     problem = explain.bandit(lens)
     rows = explain.sizes(problem, NAMES)
-    own = widgets.colors()
-    styles = {"mean": (own.second, "solid"), "loo": (own.old, "dash"), "std": (own.up, "solid")}
-    curves = [Curve(explain.title(r.name), *styles[r.name], r.scale, r.cosine, r.variance) for r in rows]
     steps = rows[0].sizes
     at = min(problem.size, steps[-1])
-    widgets.picture(figures.sizes(own, steps, curves, at=at), "group-size", alt=t("alt.grad.sizes"))
+    figure = figures.sizes(widgets.colors(), steps, curves(rows), at=at)
+    widgets.picture(figure, "group-size", alt=t("alt.grad.sizes"))
     if problem.size > steps[-1]:
         st.caption(t("grad.sizes_end", largest=steps[-1]))
     here = {row.name: row for row in rows}
+    factor = here["mean"].scale[at - 1]
     widgets.readouts(
         [
-            Readout("grad_scale_mean", plain(here["mean"].scale[at - 1])),
+            Readout("grad_scale_mean", plain(factor)),
             Readout("grad_scale_loo", plain(here["loo"].scale[at - 1])),
             Readout("grad_scale_std", plain(here["std"].scale[at - 1])),
             Readout("grad_cosine_std", plain(here["std"].cosine[at - 1], 4)),
         ]
     )
-    factor = latex(here["mean"].scale[at - 1])
-    widgets.formula(
-        [
-            r"\mathbb{E}\Big[\frac1G\sum_i (r_i - \bar r)\, \nabla\log p(y_i)\Big] &= \frac{G-1}{G}\, \nabla J"
-            rf" = {factor}\, \nabla J",
-            r"\mathbb{E}\Big[\frac1G\sum_i \frac{G}{G-1} (r_i - \bar r)\, \nabla\log p(y_i)\Big] &= \nabla J",
-        ]
-    )
-    widgets.notice("gradients", "size", factor=plain(here["mean"].scale[at - 1]), size=str(at))
+    widgets.formula(lines(factor))
+    widgets.notice("gradients", "size", factor=plain(factor), size=str(at))
     widgets.check_yourself("gradients-size", question)
     widgets.take_away(
         "gradients-size", "group-size", lambda: snippets_gradients.sizes(problem, steps[-1]), lambda: table(problem)
     )
+
+
+def curves(rows: Sequence[Sizes]) -> list[Curve]:
+    """Return each estimator's curves with their name and style."""
+    own = widgets.colors()
+    styles = {"mean": (own.second, "solid"), "loo": (own.old, "dash"), "std": (own.up, "solid")}
+    return [Curve(explain.title(r.name), *styles[r.name], r.scale, r.cosine, r.variance) for r in rows]
+
+
+def lines(factor: float) -> list[str]:
+    """Return what the group mean keeps of the gradient, and what leaving one out keeps."""
+    return [
+        r"\mathbb{E}\Big[\frac1G\sum_i (r_i - \bar r)\, \nabla\log p(y_i)\Big] &= \frac{G-1}{G}\, \nabla J"
+        rf" = {latex(factor)}\, \nabla J",
+        r"\mathbb{E}\Big[\frac1G\sum_i \frac{G}{G-1} (r_i - \bar r)\, \nabla\log p(y_i)\Big] &= \nabla J",
+    ]
 
 
 def settings(lens: Lens) -> None:

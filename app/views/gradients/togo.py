@@ -7,8 +7,6 @@ import numpy as np
 from app import snippets_gradients, widgets
 from app.explain import gradients as explain
 from app.explain.gradients import Chain
-from app.figures import gradients as figures
-from app.figures.gradients import Facet
 from app.lens import Lens
 from app.numbers import latex, plain
 from app.views.gradients import common
@@ -23,13 +21,7 @@ def draw(lens: Lens) -> None:
     problem, paid = explain.paid(lens)
     gamma = float(lens.values["gamma"])
     reports = return_reports(problem.outcomes, paid, gamma=gamma)
-    true = explain.ending(reports["total_return"].true)
-    rows = [
-        Facet(t(f"grad.form.{name}"), common.facts(found), explain.ending(found.expected))
-        for name, found in reports.items()
-    ]
-    names = [t("chart.grad.position", position=k + 1) for k in range(len(problem.stop))]
-    figure = figures.facets(widgets.colors(), true, rows, names, scaled=lens.values["gunit"] == "direction")
+    figure = common.by_position({t(f"grad.form.{name}"): found for name, found in reports.items()}, lens)
     widgets.picture(figure, "to-go", alt=t("alt.grad.togo"))
     widgets.readouts(
         [
