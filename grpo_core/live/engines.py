@@ -1,4 +1,4 @@
-"""Two ways to run a causal language model on groups: a general one, and a fast one written out for GPT-2.
+"""Two ways to run a causal language model on groups: a general one, and a fast one written out for GPT-2 and Llama.
 
 Both sample with a key-value cache, and both compute what completions have in common once, also when they are
 differentiated: a prompt for its whole group, and completions of a group that are the same token by token. They give
@@ -115,9 +115,11 @@ class Engine(Protocol):
 def make_engine(policy: Policy, *, general: bool = False) -> Engine:
     """Choose the fast engine where the model's architecture allows it, else the general one."""
     from grpo_core.live.gpt2 import Gpt2Engine
+    from grpo_core.live.llama import LlamaEngine
 
-    if not general and Gpt2Engine.supports(policy.model):
-        return Gpt2Engine(policy.model)
+    for kind in () if general else (Gpt2Engine, LlamaEngine):
+        if kind.supports(policy.model):
+            return kind(policy.model)
     return GeneralEngine(policy.model, room=_room(policy))
 
 

@@ -4,8 +4,10 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from grpo_core.live import packed
 from grpo_core.live.engines import Completions, GeneralEngine, make_engine
 from grpo_core.live.gpt2 import Gpt2Engine
+from grpo_core.live.llama import LlamaEngine
 from grpo_core.live.model import Policy
 from grpo_core.live.rollout import encode, pick
 
@@ -30,6 +32,21 @@ def gradient(policy, logp):
     return torch.cat([parameter.grad.flatten() for parameter in policy.model.parameters()])
 
 
+def small_llama(policy, **changes):
+    """A Llama with random weights in which two query heads share a key head, with the policy's tokenizer."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    special = {"vocab_size": 54, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    config = LlamaConfig(**{**sizes, **special, "num_key_value_heads": 2, "max_position_embeddings": 64, **changes})
+    return Policy(LlamaForCausalLM(config).eval(), policy.tokenizer, policy.device)
+
+
+@pytest.fixture(params=["gpt2", "llama"])
+def either(request, policy):
+    """A model of each architecture that is written out."""
+    return policy if request.param == "gpt2" else small_llama(policy)
+
+
 @pytest.fixture(params=["one length", "several lengths"])
 def any_prompts(request, prompts, padded_prompts):
     return prompts if request.param == "one length" else padded_prompts
@@ -37,15 +54,25 @@ def any_prompts(request, prompts, padded_prompts):
 
 def test_the_built_in_model_takes_the_fast_path_and_others_the_general_one(policy):
     assert isinstance(make_engine(policy), Gpt2Engine)
+    assert isinstance(make_engine(small_llama(policy)), LlamaEngine)
     assert isinstance(make_engine(policy, general=True), GeneralEngine)
     policy.model.config.attn_pdrop = 0.1
     assert isinstance(make_engine(policy), GeneralEngine)
+    assert isinstance(make_engine(small_llama(policy, attention_bias=True)), GeneralEngine)
+
+
+def test_half_precision_takes_the_general_path(policy, prompts, draw):
+    policy.model.bfloat16()
+    engine = make_engine(policy)
+    rollout = draw(prompts, engine=engine)
+    logp = engine.logps(engine.plan(prompts, rollout.completions))
+    torch.testing.assert_close(logp, rollout.logp, atol=0.2, rtol=0)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 1.7, 0.3])
-def test_both_paths_sample_the_same_tokens(policy, any_prompts, draw, temperature):
-    fast = draw(any_prompts, temperature=temperature, seed=5)
-    general = draw(any_prompts, temperature=temperature, seed=5, engine=make_engine(policy, general=True))
+def test_both_paths_sample_the_same_tokens(either, any_prompts, draw, temperature):
+    paths = [make_engine(either), make_engine(either, general=True)]
+    fast, general = (draw(any_prompts, temperature=temperature, seed=5, engine=engine) for engine in paths)
     assert torch.equal(fast.completions.tokens, general.completions.tokens)
     assert torch.equal(fast.completions.lengths, general.completions.lengths)
     assert torch.equal(fast.finished, general.finished)
@@ -53,20 +80,36 @@ def test_both_paths_sample_the_same_tokens(policy, any_prompts, draw, temperatur
     torch.testing.assert_close(fast.entropy, general.entropy, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("general", [False, True], ids=["fast", "general"])
+@pytest.mark.parametrize("path", ["together", "apart", "general"])
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_shared_prompts_give_the_values_and_gradients_of_full_rows(policy, any_prompts, draw, general, temperature):
-    rollout = draw(any_prompts, temperature=temperature, seed=1)
-    engine = make_engine(policy, general=general)
-    logp = engine.logps(engine.plan(any_prompts, rollout.completions), temperature=temperature)
-    full = plain_logps(policy, any_prompts, rollout.completions, temperature)
+def test_shared_prompts_give_the_values_and_gradients_of_full_rows(
+    either, any_prompts, draw, path, temperature, monkeypatch
+):
+    monkeypatch.setattr(packed, "TOGETHER", 0.0 if path == "apart" else 100.0)
+    engine = make_engine(either, general=path == "general")
+    rollout = draw(any_prompts, temperature=temperature, seed=1, engine=engine)
+    plan = engine.plan(any_prompts, rollout.completions)
+    assert path == "general" or len(plan.blocks) == {"together": 1, "apart": 2}[path]
+    logp = engine.logps(plan, temperature=temperature)
+    full = plain_logps(either, any_prompts, rollout.completions, temperature)
     torch.testing.assert_close(logp, full, atol=1e-5, rtol=0)
     torch.testing.assert_close(logp, rollout.logp, atol=1e-5, rtol=0)
-    shared, rows = gradient(policy, logp), gradient(policy, full)
+    shared, rows = gradient(either, logp), gradient(either, full)
     assert (shared - rows).norm() < 1e-5 * rows.norm()
 
 
-def test_completions_of_one_token_need_no_second_forward(policy, prompts):
+def test_completions_stand_apart_where_their_group_would_make_a_long_sequence(policy, prompts):
+    tokens, engine = torch.randint(3, 54, (6 * 40, 40), generator=torch.Generator().manual_seed(0)), make_engine(policy)
+    plans = [
+        engine.plan(prompts, Completions(tokens[: 6 * size, :length], torch.full((6 * size,), length), size))
+        for size, length in ((4, 6), (40, 40))
+    ]
+    assert [len(plan.blocks) for plan in plans] == [1, 2]
+
+
+@pytest.mark.parametrize("together", [0.0, 100.0])
+def test_completions_of_one_token_need_no_second_forward(policy, prompts, together, monkeypatch):
+    monkeypatch.setattr(packed, "TOGETHER", together)
     completions = Completions(torch.full((12, 1), policy.tokenizer.eos_token_id), torch.ones(12).long(), 2)
     full = plain_logps(policy, prompts, completions)
     for general in (False, True):
@@ -130,19 +173,13 @@ def test_tokens_are_picked_in_proportion():
     assert pick(weights[None], torch.tensor([1 - 2**-24])).item() == 3
 
 
-def test_the_general_path_runs_another_architecture(policy):
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=54, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, pad_token_id=0, bos_token_id=1, eos_token_id=2, max_position_embeddings=64,
-    )  # fmt: skip
-    llama = Policy(LlamaForCausalLM(config).eval(), policy.tokenizer, policy.device)
-    engine = make_engine(llama)
-    assert isinstance(engine, GeneralEngine)
+def test_no_gradient_reaches_the_embedding_of_padding(policy, draw):
+    """As in transformers, also where a completion holds that token: it may be sampled like any other."""
+    llama = small_llama(policy)
     prompts = encode(llama, ["1:12=", "4:13,24=", "5:23="])
-    tokens = torch.randint(3, 54, (6, 5), generator=torch.Generator().manual_seed(0))
-    completions = Completions(tokens, torch.tensor([5, 1, 3, 4, 2, 5]), 2)
-    logp, full = engine.logps(engine.plan(prompts, completions)), plain_logps(llama, prompts, completions)
-    torch.testing.assert_close(logp, full, atol=1e-5, rtol=0)
-    shared, rows = gradient(llama, logp), gradient(llama, full)
-    assert (shared - rows).norm() < 1e-5 * rows.norm()
+    tokens = torch.randint(0, 3, (6, 5), generator=torch.Generator().manual_seed(0))
+    engine = make_engine(llama)
+    engine.logps(engine.plan(prompts, Completions(tokens, torch.tensor([5, 1, 3, 4, 2, 5]), 2))).sum().backward()
+    slopes = llama.model.model.embed_tokens.weight.grad
+    assert not slopes[0].any()
+    assert slopes[1].any()

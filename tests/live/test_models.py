@@ -123,7 +123,7 @@ def test_what_is_no_model_is_refused_with_what_is_accepted(tmp_path, name, expec
 # Any causal language model
 
 
-def test_a_folder_trains_by_the_general_path(llama_folder):
+def test_a_folder_trains(llama_folder):
     events = list(
         train(RunConfig(model=str(llama_folder), task="shell_game_format", steps=2, learning_rate=1e-3, **FAST))
     )
