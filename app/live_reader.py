@@ -133,8 +133,13 @@ class _Memory:
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
-        self.seen = 0
         self.read_at = -1.0
+        self.newest: Look | None = None
+        self.forget_groups = False
+        self._forget()
+
+    def _forget(self) -> None:
+        self.seen = 0
         self.columns: dict[str, array[float]] = {}  # an array is taken over by NumPy as it stands: long runs stay quick
         self.count = 0
         self.evaluations: list[Row] = []
@@ -142,8 +147,6 @@ class _Memory:
         self.notices: list[Row] = []
         self.start: Row = {}
         self.last: Row = {}
-        self.newest: Look | None = None
-        self.forget_groups = False
 
     def look(self, store: RunStore) -> Look:
         """Return the newest view, reading the store if the last reading is old enough."""
@@ -169,7 +172,13 @@ class _Memory:
         if run.active and not run.alive:
             store.mark_dead()
             run = store.run(self.run_id)
-        return run, store.metrics(self.run_id, after=self.seen)
+        rows = store.metrics(self.run_id, after=self.seen)
+        if self.seen and any(row.get("name") == "continued" or row.get("event") == "start" for row in rows):
+            # It went on from a checkpoint, or began anew: some of what is known here is no longer in the store.
+            rows = store.metrics(self.run_id)
+            self._forget()
+            self.forget_groups = True
+        return run, rows
 
     def _take(self, row: Row) -> None:
         self.seen = int(row["seq"])
@@ -180,26 +189,11 @@ class _Memory:
         elif kind == "eval":
             self.evaluations.append(row)
         elif kind == "command":
-            if row.get("name") == "continued":
-                self._go_back(int(row["step"]))
             self.commands.append(row)
         elif kind == "notice":
             self.notices.append(row)
         elif kind == "start":
-            if self.start:  # without a checkpoint, a run that goes on begins anew
-                self._go_back(-1)
             self.start = row
-
-    def _go_back(self, step: int) -> None:
-        """Forget what came after a step: the run went on from a checkpoint there, and took other steps."""
-        first = self.columns.get("step", [])
-        self.count = sum(known <= step for known in first)
-        self.columns = {name: column[: self.count] for name, column in self.columns.items()}
-        self.last = {name: column[-1] for name, column in self.columns.items()} if self.count else {}
-        self.evaluations = [row for row in self.evaluations if row["step"] <= step]
-        self.commands = [row for row in self.commands if row["step"] <= step]
-        self.notices = [row for row in self.notices if row["step"] <= step]
-        self.forget_groups = True
 
     def _append(self, row: Row) -> None:
         numbers = {k: float(v) for k, v in row.items() if isinstance(v, int | float) and not isinstance(v, bool)}
@@ -227,7 +221,7 @@ class _Memory:
             },
             every=every,
             evaluations=tuple(spread(self.evaluations, EVENTS)),
-            commands=tuple(self.commands[-EVENTS:]),
+            commands=tuple(recent(self.commands, EVENTS)),
             notices=tuple(self.notices[-EVENTS:]),
             start=self.start,
             last=self.last,
@@ -254,6 +248,12 @@ def ends(column: Sequence[float], every: int) -> list[float | None]:
     """Return the last of each `every` values in a row: what a total has come to there."""
     last = [column[min(i + every, len(column)) - 1] for i in range(0, len(column), every)]
     return [None if value != value else value for value in last]
+
+
+def recent(rows: list[Row], limit: int) -> list[Row]:
+    """Return the last `limit` of the commands, and before them those that changed settings: these still hold."""
+    older = max(0, len(rows) - limit)
+    return [row for i, row in enumerate(rows) if i >= older or row.get("name") == "set"]
 
 
 def spread(rows: list[Row], limit: int) -> list[Row]:

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from app import live_reader
-from app.live_reader import POINTS, Reader, spread, thinned
+from app.live.changes import settings_at
+from app.live_reader import EVENTS, POINTS, Reader, spread, thinned
 from grpo_core.live.config import RunConfig
 from grpo_core.live.store import RunStore, RunStoreError
 
@@ -112,6 +113,27 @@ def test_what_a_checkpoint_replaces_is_forgotten(store, at_once):
     assert again.curves == Reader(store).look(run_id).curves
     assert again.curves["step"] == [1.0, 2.0, 3.0, 4.0]
     assert reader.groups(run_id, 6)["groups"] == []
+
+
+def test_a_change_that_a_checkpoint_does_not_know_is_forgotten_though_it_came_in_its_step(store, at_once):
+    run_id, reader = started(store, 3), Reader(store)
+    change = {"event": "command", "name": "set", "step": 3, "seconds": 0.4, "value": {"learning_rate": 0.5}}
+    store.add_event(run_id, change)
+    assert settings_at(reader.look(run_id)).learning_rate == 0.5
+    store.rewind(run_id, events=3, step=3)
+    store.add_event(run_id, {"event": "command", "name": "continued", "step": 3, "seconds": 0.3, "value": {"step": 3}})
+    assert settings_at(reader.look(run_id)) == store.run(run_id).config
+
+
+def test_a_change_of_settings_still_holds_after_any_number_of_other_commands(store, at_once):
+    run_id, reader = started(store, 1), Reader(store)
+    change = {"event": "command", "name": "set", "step": 1, "seconds": 0.1, "value": {"learning_rate": 0.5}}
+    store.add_event(run_id, change)
+    for step in range(2, EVENTS + 10):
+        store.add_event(run_id, {"event": "command", "name": "refresh", "step": step, "seconds": step / 10})
+    look = reader.look(run_id)
+    assert settings_at(look).learning_rate == 0.5
+    assert len(look.commands) == EVENTS + 1
 
 
 def test_a_run_that_begins_anew_is_read_anew(store, at_once):
