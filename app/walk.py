@@ -93,7 +93,7 @@ def lines(lens: Lens, at: Chain) -> list[str]:
     if at.masked:
         return [r"w &= 0 \quad\Longrightarrow\quad \text{contribution} = \text{pull} = 0"]
     return [
-        advantage_line(lens, at.completion),
+        *(step_lines(lens, at) if np.ndim(lens.batch.advantages) > 1 else [advantage_line(lens, at.completion)]),
         *(ratio_lines(lens, at) if needs_ratio(lens) else []),
         *objective_lines(lens, at),
         *(kl_lines(lens, at) if lens.objective.beta > 0 else []),
@@ -164,6 +164,27 @@ def advantage_line(lens: Lens, index: int) -> str:
         return rf"{left} {total} = {latex(value, sign=True)}"
     symbols, numbers = _ADVANTAGE[lens.spec.estimator](lens, index)
     return rf"{left} {symbols} = {numbers} = {latex(value, sign=True)}"
+
+
+MOST_TERMS = 6  # step rewards that are written out
+ROUNDING = 5e-6  # advantages are recorded with six decimals
+
+
+def step_lines(lens: Lens, at: Chain) -> list[str]:
+    """Return how the rewards of steps become one token's advantage: those of all steps that end at it or later.
+
+    Where a step ends the advantage falls by what that step adds, so its terms are read off the tokens' advantages.
+    """
+    i, k = at.completion + 1, at.position + 1
+    own = np.asarray(lens.batch.advantages)[at.completion, : len(lens.group.tokens[at.completion])]
+    falls = (own - np.append(own[1:], 0.0))[at.position :]
+    terms = falls[np.abs(falls) > ROUNDING]
+    term = r"(r_j - \bar r)" if lens.spec.scale == "none" else r"\frac{r_j - \bar r}{s + \varepsilon}"
+    left, symbols = f"A_{{{i},{k}}}", rf"\sum_{{j:\, e_j \ge {k}}} {term}"
+    if not 1 < len(terms) <= MOST_TERMS:
+        return [rf"{left} &= {symbols} = {latex(at.advantage, sign=True)}"]
+    numbers = "".join(latex(value, sign=True) for value in terms).removeprefix("+")
+    return _fold(left, symbols, numbers, latex(at.advantage, sign=True))
 
 
 def _whitened(lens: Lens, index: int, left: str) -> str:
@@ -284,13 +305,25 @@ def _ratio(value: float) -> str:
 
 def _drive_text(lens: Lens, at: Chain) -> str:
     """Return the derivative in numbers where it is a product of two; why it is 0 where it is flat."""
-    if at.saturated:
+    if at.saturated and at.drive == 0:
         return r"\text{flat, so} \;"
     if lens.objective.surrogate in ("clip", "unclipped", "clip_cov"):
-        return rf"A\,r = {bracketed(at.advantage)} \cdot {latex(at.ratio)} = "
+        symbols, factor = _moved(lens, at)
+        return rf"{symbols}A\,r = {factor}{bracketed(at.advantage)} \cdot {latex(at.ratio)} = "
     if lens.objective.surrogate == "policy_gradient":
         return r"A = "
     return ""
+
+
+def _moved(lens: Lens, at: Chain) -> tuple[str, str]:
+    """Return how many tokens' J one log-probability moves, as symbols and as a factor: a shared ratio moves all."""
+    level, row = lens.objective.ratio_level, at.completion
+    moved = int((lens.terms.mask[row] & ~lens.terms.saturated[row]).sum())
+    if level == "trajectory" and moved != 1:
+        return r"\textstyle\sum_t ", rf"{moved} \cdot "
+    if level == "sequence" and moved != at.length:
+        return r"\tfrac{1}{|o|} \textstyle\sum_t ", rf"\tfrac{{{moved}}}{{{at.length}}} \cdot "
+    return "", ""
 
 
 def _clip(lens: Lens, at: Chain) -> tuple[str, str]:

@@ -330,6 +330,27 @@ def test_a_masked_token_has_no_weight_and_the_switch_masks_it(open_page):
 # --- the ranking ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("surrogate", ["clip", "unclipped", "clip_cov"])
+@pytest.mark.parametrize("level", PARAMS["level"].choices)
+def test_the_slope_of_a_walk_is_the_product_that_it_writes(level, surrogate):
+    """Where all tokens of a completion share a ratio, one token's log-probability moves all of their J."""
+    lens = lens_of("off-policy", level=level, surrogate=surrogate, eps_low=1.0, eps_high=10.0, share=0.5)
+    seen = 0
+    for completion, row in enumerate(lens.group.tokens):
+        for position in range(len(row)):
+            at = walk.chain(lens, completion, position)
+            line = next(line for line in walk.lines(lens, at) if line.startswith("D &="))
+            factors = re.fullmatch(r".*A\\,r = (?:(\\tfrac\{(\d+)\}\{(\d+)\}|\d+) \\cdot )?.*", line)
+            if factors is None:
+                assert "flat" in line
+                continue
+            whole, top, under = factors.groups()
+            factor = float(top) / float(under) if top else float(whole or 1)
+            assert factor * at.advantage * at.ratio == pytest.approx(at.drive, abs=1e-12), line
+            seen += 1
+    assert seen
+
+
 @pytest.mark.parametrize("group", FEW)
 def test_every_alternative_is_a_choice_that_differs_and_is_ranked(group):
     lens = lens_of(group)
