@@ -201,6 +201,16 @@ def _batch(lens: Lens) -> Numbers:
     return {**prompts.notice(one)[1], "own_easy": plain(float(one.separate.advantages[one.easy].mean()), 0)}
 
 
+def _batch_std(lens: Lens) -> Numbers:
+    one = prompts.batch(lens)
+    spread = np.asarray(one.separate.std)
+    return {
+        "own": signed(float(one.separate.advantages.min()), 2), "pooled": signed(float(one.advantages.min()), 2),
+        "std": plain(float(spread[spread > 0].min()), 2), "all": plain(float(np.max(one.compared.divisor)), 2),
+        "prompts": str(len(one.rewards)),
+    }  # fmt: skip
+
+
 def _steps(lens: Lens) -> Numbers:
     return steps.notice(steps.supervised(lens))[1]
 
@@ -402,6 +412,7 @@ NUMBERS: Mapping[str, Callable[[Lens], Numbers]] = {
     "clipped-truncated": _two_meanings, "temperature": _mismatch, "top-p": _mismatch, "dynamic": _dynamic,
     "pass-k": _pass, "hacking": _scores, "parser": _scores, "trl-dapo": _differing, "dr-grpo": _differing,
     "memory": _memory, "sum-normalise": _sum_first, "reward-std": _batch, "mixed-prompts": _batch,
+    "batch-std": _batch_std,
     "step-rewards": _steps,
 }  # fmt: skip
 """The questions whose answers carry numbers, each with the function that computes them."""

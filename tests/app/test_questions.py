@@ -28,6 +28,7 @@ def query_of(href: str) -> dict[str, str]:
 
 def test_there_are_enough_questions_and_every_topic_has_some():
     assert len(NAMES) >= 24
+    assert {"group-size", "batch-std", "divide-std", "token-mean", "sum-normalise", "reward-std"} <= set(NAMES)
     assert len({question(name).question for name in NAMES}) == len(NAMES)
     assert all(sum(entry["topic"] == topic for entry in asked().values()) >= 3 for topic in topics())
     assert set(sections("questions")) == {"question", *NAMES}
