@@ -60,7 +60,8 @@ def notice(lens: Lens, pull: np.ndarray) -> tuple[str, dict[str, Any]]:
         return ("no-pull" if signal else "no-signal"), {"kind": t(f"kind.{lens.group.kind}")}
     if not signal:
         up, down = int((pull > NOTHING).sum()), int((pull < -NOTHING).sum())
-        return "kl-only", {"beta": short(lens.objective.beta), "up": str(up), "down": str(down)}
+        numbers = {"beta": short(lens.objective.beta), "up": str(up), "down": str(down)}
+        return "kl-only", {**numbers, "kind": t(f"kind.{lens.group.kind}")}
     if left_out := _left_out(lens):
         return "cut", {"which": left_out}
     if lens.objective.ratio_level != "token" and walk.needs_ratio(lens):

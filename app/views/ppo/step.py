@@ -136,7 +136,7 @@ def notice(both: Steps) -> tuple[str, dict[str, Any]]:
         "natural": signed(both.gains[0]), "plain": signed(both.gains[1]), "name": ANSWERS[rare],
         "p": plain(both.old[rare], 2), "model": plain(both.delta, 4), "exact": plain(both.exact[0], 4),
     }  # fmt: skip
-    if both.delta > 0.1:
+    if both.delta > 0.1 and both.exact[0] > both.delta:
         return "step-large", numbers
     return ("step-same" if np.abs(both.natural - both.plain).max() < 1e-6 else "step"), numbers
 

@@ -144,7 +144,9 @@ def notice(one: Drawn) -> tuple[str, dict[str, Any]]:
         return "temperature-same", numbers
     if np.sum(r.sampled > 0) == 1:
         return "temperature-greedy", numbers
-    return ("temperature-cut" if never else "temperature-scaled"), numbers
+    if never:
+        return ("temperature-cut" if one.temperature == one.trained_temperature else "temperature-both"), numbers
+    return "temperature-scaled", numbers
 
 
 def question() -> Question:
