@@ -87,9 +87,14 @@ def between_group_share(values: Array) -> float:
     return between / total if total > 1e-24 else 0.0
 
 
+def _floats(values: Array) -> np.ndarray:
+    """Return a one-dimensional array of any kind, on any device, as NumPy floats."""
+    return np.asarray(values.tolist() if hasattr(values, "tolist") else [float(x) for x in values], dtype=float)
+
+
 def ratio_histogram(ratio: Array, mask: Array, *, bins: int = 41, span: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
     """Return (counts, edges) of the ratios under `mask`, over 1 - span .. 1 + span, with the rest in the end bins."""
-    values = np.asarray([float(x) for x in stop_gradient(ratio)[mask]])
+    values = _floats(stop_gradient(ratio)[mask])
     edges = np.linspace(1.0 - span, 1.0 + span, bins + 1)
     return np.histogram(np.clip(values, edges[0], edges[-1]), bins=edges)[0], edges
 
@@ -103,7 +108,7 @@ def ratio_statistics(
     the range. The clip fraction counts the side that stops the pull. No tokens: 1, 1 and 0.
     """
     low, high = 1.0 - number(epsilon_low, "epsilon_low", low=0.0, high=1.0), 1.0 + number(epsilon_high, "epsilon_high")
-    values = np.asarray([float(x) for x in stop_gradient(ratio)[mask]])
+    values = _floats(stop_gradient(ratio)[mask])
     if not values.size:
         return {"ratio/min": 1.0, "ratio/max": 1.0, "ratio/outside_mean": 0.0}
     outside = (values < low) | (values > high)

@@ -121,7 +121,7 @@ def select(rollout: Rollout, groups: Tensor) -> Rollout:
 
 def with_none(rewards: np.ndarray) -> list[float | None]:
     """Give rewards as a list, None where a completion could not be scored."""
-    return [None if np.isnan(reward) else float(reward) for reward in rewards]
+    return [None if reward != reward else reward for reward in rewards.tolist()]
 
 
 def _real(prompts: Prompts) -> Tensor:

@@ -58,7 +58,7 @@ class Completions:
     lengths: Tensor
     group_size: int
 
-    @property
+    @cached_property
     def mask(self) -> Tensor:
         """True on a completion's own tokens, (B, T)."""
         return torch.arange(self.tokens.shape[1], device=self.tokens.device) < self.lengths[:, None]

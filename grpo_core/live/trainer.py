@@ -24,7 +24,6 @@ from grpo_core import (
     compute_advantages,
     group_kind,
     importance_ratio,
-    kind_counts,
     kl_estimate,
     length_statistics,
     masked_mean,
@@ -33,6 +32,7 @@ from grpo_core import (
     ratio_statistics,
     reward_statistics,
 )
+from grpo_core.advantages import KINDS
 from grpo_core.live.checkpoints import Checkpoint, CheckpointError, Checkpoints
 from grpo_core.live.commands import Command
 from grpo_core.live.config import RunConfig, advantage_spec, objective_of, with_recipe
@@ -79,36 +79,47 @@ def train(
     instead of "start" comes a command event "continued", and commands that wait are taken before anything else.
     """
     run = Run(config, commands or tuple) if begin is None else continued(begin, commands or tuple)
-    if begin is None:
-        yield run.start_event()
-        yield run.eval_event()
-        yield from run.first_labels()
-    else:
-        yield run.event("command", name="continued", value={"step": run.step})
-        yield from run.take()
+    yield from _opening(run) if begin is None else _going_on(run)
     keeper = _Keeper(run, checkpoints)
     try:
-        while run.step < run.config.steps:
-            yield from keeper.obey()
-            if run.stopped:
-                break
-            yield run.step_event()
-            yield from run.refresh_event()
-            yield from run.iteration_event()
-            if run.step % run.config.eval_every == 0 or run.step == run.config.steps:
-                yield run.eval_event()
-            yield from keeper.after_step()
-    except DivergedError as error:
-        reason = keeper.diverged_words(error)
-        yield run.event("end", state="failed", reason=reason, cause="diverged", **keeper.way_back())
-        return
-    except (MemoryError, OSError, RuntimeError) as error:
-        if not out_of_memory(error):
+        yield from _steps(run, keeper)
+    except (DivergedError, MemoryError, OSError, RuntimeError) as error:
+        diverged = isinstance(error, DivergedError)
+        if not diverged and not out_of_memory(error):
             raise
-        yield run.event("end", state="failed", reason=_memory_words(run), cause="out_of_memory", **keeper.way_back())
+        reason = keeper.diverged_words(error) if diverged else _memory_words(run)
+        cause = "diverged" if diverged else "out_of_memory"
+        yield run.event("end", state="failed", reason=reason, cause=cause, **keeper.way_back())
         return
     yield from keeper.save()
     yield run.event("end", state="stopped" if run.stopped else "finished", reason="")
+
+
+def _opening(run: "Run") -> Iterator[Event]:
+    """What comes before the first step of a new run."""
+    yield run.start_event()
+    yield run.eval_event()
+    yield from run.first_labels()
+
+
+def _going_on(run: "Run") -> Iterator[Event]:
+    """What comes before the next step of a run that goes on from a checkpoint."""
+    yield run.event("command", name="continued", value={"step": run.step})
+    yield from run.take()
+
+
+def _steps(run: "Run", keeper: "_Keeper") -> Iterator[Event]:
+    """Take steps until they are all taken or the run is stopped."""
+    while run.step < run.config.steps:
+        yield from keeper.obey()
+        if run.stopped:
+            return
+        yield run.step_event()
+        yield from run.refresh_event()
+        yield from run.iteration_event()
+        if run.step % run.config.eval_every == 0 or run.step == run.config.steps:
+            yield run.eval_event()
+        yield from keeper.after_step()
 
 
 class _Keeper:
@@ -153,7 +164,7 @@ class _Keeper:
         good = self.checkpoints.good() if self.checkpoints else None
         return {} if good is None else {"checkpoint": good.step}
 
-    def diverged_words(self, error: DivergedError) -> Message:
+    def diverged_words(self, error: Exception) -> Message:
         """Say what a loss that is no number means, and what helps."""
         step, rate = self.way_back().get("checkpoint"), self.run.config.learning_rate
         if step is None:
@@ -198,6 +209,13 @@ class _Judged:
     def pulls(self) -> np.ndarray:
         """The advantages, in any order."""
         return self.advantages.advantages if self.by_token is None else np.concatenate(self.by_token)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the groups, by the rewards that train."""
+        if self.rewards is self.draw.rewards:
+            return self.draw.kinds
+        return [group_kind(with_none(row)) for row in self.rewards]
 
 
 @dataclass(frozen=True)
@@ -482,6 +500,7 @@ class Run:
             learning_rate=self.config.learning_rate,
             max_grad_norm=self.config.max_grad_norm,
             temperature=self.config.temperature,
+            plan=self._planned[1] if self._planned[0] is rollout else None,
         )
         # Those are means over the inner epochs; the KLs of a step are measured once, by the probe.
         return {name: value for name, value in found.items() if not name.startswith("kl")}
@@ -648,33 +667,32 @@ def group_events(policy: Policy, judged: _Judged, probe: _Probe) -> list[Event]:
     parts = {"old_logp": rollout.logp, "logp": logp, "entropy": rollout.entropy}
     if probe.ref_logp is not None:
         parts["ref_logp"] = probe.ref_logp
-    heavy: dict[str, list[Any]] = {name: _ragged(values, lengths) for name, values in parts.items()}
+    heavy: dict[str, list[Any]] = dict(zip(parts, _ragged(list(parts.values()), lengths), strict=True))
     heavy["tokens"] = policy.token_texts(draw.rows)
     if judged.by_token is not None:
         heavy["token_advantages"] = [row.round(6).tolist() for row in judged.by_token]
     finish = ["eos" if done else "length" for done in rollout.finished.tolist()]
     found = []
-    for i in range(len(draw.problems)):
+    for i, kind in enumerate(judged.kinds):
         span = slice(i * size, (i + 1) * size)
         rows = {name: values[span] for name, values in heavy.items()}
-        light = _light_group(judged, i, span)
+        light = {**_light_group(judged, i, span), "kind": kind}
         found.append({**light, "lengths": lengths[span], "finish": finish[span], "ref_logp": None, **rows})
     return found
 
 
 def _light_group(judged: _Judged, i: int, span: slice) -> Event:
     """What a group's event says of texts, rewards and advantages."""
-    problem, scores, rewards = judged.draw.problems[i], judged.draw.scores[span], with_none(judged.rewards[i])
+    problem, scores = judged.draw.problems[i], judged.draw.scores[span]
     return {
         "prompt": problem.prompt,
         "answer": problem.answer,
         "completions": judged.draw.texts[span],
-        "rewards": rewards,
+        "rewards": with_none(judged.rewards[i]),
         "reward_parts": {part: with_none(np.array([getattr(s, part) for s in scores])) for part in PARTS},
         "mean": round(float(judged.advantages.mean[i]), 6),
         "std": round(float(judged.advantages.std[i]), 6),
         "advantages": [round(a, 6) for a in judged.advantages.advantages[i].tolist()],
-        "kind": group_kind(rewards),
         **_step_entries(judged, span),
     }
 
@@ -690,12 +708,11 @@ def _step_entries(judged: _Judged, span: slice) -> Event:
 def _behaviour(drawn: Draw, config: RunConfig) -> dict[str, float]:
     """What all that was drawn says of the policy: rewards, kinds of groups, lengths, entropy."""
     rewards = reward_statistics(faulty_rewards(drawn.rewards, config.fault))
-    kinds = kind_counts([with_none(row) for row in drawn.rewards])
     return {
         "reward_mean": rewards["reward"],
         **rewards,
         **{f"rewards/{part}/mean": _mean_part(drawn, part) for part in PARTS},
-        **{f"groups/{kind}": float(count) for kind, count in kinds.items()},
+        **{f"groups/{kind}": float(drawn.kinds.count(kind)) for kind in KINDS},
         "completions/unscored": float(np.isnan(drawn.rewards).sum()),
         "completions/unscored_ratio": float(np.isnan(drawn.rewards).mean()),
         **length_statistics(drawn.lengths.reshape(-1), ~drawn.rollout.finished.cpu().numpy()),
@@ -729,7 +746,7 @@ def _ratios(rollout: Rollout, probe: _Probe, config: RunConfig) -> Event:
     ratio = importance_ratio(probe.logp, rollout.logp, rollout.completions.mask).cpu().numpy()
     mask = rollout.completions.mask.cpu().numpy()
     counts, edges = ratio_histogram(ratio, mask)
-    picture = {"edges": [round(x, 6) for x in edges.tolist()], "counts": counts.tolist()}
+    picture = {"edges": edges.round(6).tolist(), "counts": counts.tolist()}
     epsilons = {"epsilon_low": config.epsilon_low, "epsilon_high": config.epsilon_high}
     return {**_rounded(ratio_statistics(ratio, mask, **epsilons)), "ratio_histogram": picture}
 
@@ -738,10 +755,10 @@ def _finite_reward(score: Score) -> bool:
     return score.reward is None or math.isfinite(score.reward)
 
 
-def _ragged(values: Tensor, lengths: list[int]) -> list[list[float]]:
-    """Give (B, T) as lists of each completion's own tokens, rounded to a millionth."""
-    rows = values.detach().cpu().double().round(decimals=6).tolist()
-    return [row[:n] for row, n in zip(rows, lengths, strict=True)]
+def _ragged(tables: list[Tensor], lengths: list[int]) -> list[list[list[float]]]:
+    """Give tables (B, T) as lists of each completion's own tokens, rounded to a millionth."""
+    rounded = torch.stack(tables).detach().cpu().double().round(decimals=6).tolist()
+    return [[row[:n] for row, n in zip(rows, lengths, strict=True)] for rows in rounded]
 
 
 def _rounded(metrics: Mapping[str, Any]) -> dict[str, Any]:

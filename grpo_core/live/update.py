@@ -144,13 +144,7 @@ def policy_batch(
     means that the policy has not moved since sampling: its log-probabilities are then the current ones without
     gradient, so that the ratio is exactly 1.
     """
-    completions, size = rollout.completions, rollout.completions.group_size
-    logp = rollout.logp
-    if len(kept):
-        fresh = engine.logps(plan, temperature=temperature)
-        fresh = torch.nn.functional.pad(fresh, (0, logp.shape[1] - fresh.shape[1]))
-        rows = (kept[:, None] * size + torch.arange(size, device=kept.device)).flatten()
-        logp = logp.index_copy(0, rows, fresh)
+    logp = _with_gradients(rollout, kept, engine.logps(plan, temperature=temperature)) if len(kept) else rollout.logp
     if inputs.shared_graph:
         # The core never lets gradients into old_logp. With both sides in one graph the ratio's slopes cancel, so that
         # nothing is left of it but its value, 1: that is what constants on both sides give.
@@ -159,12 +153,22 @@ def policy_batch(
         logp=logp,
         old_logp=logp.detach() if old_logp is None else old_logp,
         ref_logp=inputs.ref_logp,
-        mask=completions.mask,
+        mask=rollout.completions.mask,
         advantages=inputs.advantages,
         entropy=rollout.entropy,
         truncated=~rollout.finished,
         uniform=inputs.uniform,
     )
+
+
+def _with_gradients(rollout: Rollout, kept: Tensor, fresh: Tensor) -> Tensor:
+    """Put the log-probabilities of the kept groups' completions into those that were sampled, (B, T)."""
+    size, logp = rollout.completions.group_size, rollout.logp
+    if fresh.shape == logp.shape:
+        return fresh
+    fresh = torch.nn.functional.pad(fresh, (0, logp.shape[1] - fresh.shape[1]))
+    rows = (kept[:, None] * size + torch.arange(size, device=kept.device)).flatten()
+    return logp.index_copy(0, rows, fresh)
 
 
 def update(
@@ -178,32 +182,43 @@ def update(
     learning_rate: float,
     max_grad_norm: float,
     temperature: float,
+    plan: Any = None,
 ) -> dict[str, float]:
     """Make inner_epochs optimizer steps on one batch; give loss, grad_norm and the core's batch statistics.
 
-    Every number is the mean over the inner epochs. Raises DivergedError, before the weights move, when the loss or
-    the gradient is not finite. A batch in which nothing trains still takes its optimizer steps, as in other
-    trainers: momentum goes on moving the weights.
+    Every number is the mean over the inner epochs. plan: the engine's for the whole rollout, where there is one.
+    Raises DivergedError, before the weights move, when the loss or the gradient is not finite. A batch in which nothing
+    trains still takes its optimizer steps, as in other trainers: momentum goes on moving the weights.
     """
-    size = rollout.completions.group_size
-    kept = informative_groups(inputs.advantages, size, objective)
-    plan = None
-    if len(kept):
-        plan = engine.plan(rollout.prompts.select(kept), rollout.completions.groups(kept))
+    kept = informative_groups(inputs.advantages, rollout.completions.group_size, objective)
+    plan = _plan(engine, rollout, kept, plan)
     old_logp: Tensor | None = None
     totals: dict[str, float] = {}
     for _ in range(inner_epochs):
         batch = policy_batch(engine, rollout, inputs, kept=kept, plan=plan, old_logp=old_logp, temperature=temperature)
         old_logp = batch.old_logp
         terms = loss_terms(batch, objective)
-        loss = float(terms.loss.detach())
-        if not math.isfinite(loss):
-            raise DivergedError("the loss is {loss}", loss=loss)
-        optimizer.zero()
-        if terms.loss.requires_grad:
-            terms.loss.backward()
+        loss = _differentiate(terms.loss, optimizer)
         norm = optimizer.step(learning_rate=learning_rate, max_norm=max_grad_norm)
         with torch.no_grad():
             found = {"loss": loss, "grad_norm": norm, **batch_statistics(batch, terms, objective)}
         totals = {name: totals.get(name, 0.0) + value / inner_epochs for name, value in found.items()}
     return totals
+
+
+def _plan(engine: Engine, rollout: Rollout, kept: Tensor, whole: Any) -> Any:
+    """Lay the kept groups out, None without any; the plan of the whole rollout does where all are kept."""
+    if len(kept) == len(rollout.prompts.ids) and whole is not None:
+        return whole
+    return engine.plan(rollout.prompts.select(kept), rollout.completions.groups(kept)) if len(kept) else None
+
+
+def _differentiate(loss: Tensor, optimizer: Optimizer) -> float:
+    """Leave the gradient of a loss with the optimizer and give the loss; DivergedError when it is not finite."""
+    value = float(loss.detach())
+    if not math.isfinite(value):
+        raise DivergedError("the loss is {loss}", loss=value)
+    optimizer.zero()
+    if loss.requires_grad:
+        loss.backward()
+    return value
