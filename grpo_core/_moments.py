@@ -34,10 +34,10 @@ def as_rewards(values: Any, name: str = "rewards") -> np.ndarray:
         if len({row.shape for row in rows}) > 1:
             raise InputError("groups must have one size, got sizes {sizes}", sizes=[len(row) for row in rows])
         return np.stack(rows)
-    return np.array([_as_reward(value, f"{name}[{i}]") for i, value in enumerate(values)], dtype=np.float64)
+    return np.array([_as_reward(value, name, i) for i, value in enumerate(values)], dtype=np.float64)
 
 
-def _as_reward(value: Any, name: str) -> float:
+def _as_reward(value: Any, name: str, index: int) -> float:
     if value is None:
         return math.nan
     try:
@@ -47,7 +47,7 @@ def _as_reward(value: Any, name: str) -> float:
     if not math.isfinite(result):
         raise InputError(
             "{name} must be a finite number, or None if it could not be scored; got {value!r:.80}",
-            name=name,
+            name=f"{name}[{index}]",
             value=value,
         )
     return result
