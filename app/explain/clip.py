@@ -155,7 +155,9 @@ def drift_question(lens: Lens) -> Question:
 
 def graph_curve(lens: Lens, advantage: float) -> tuple[np.ndarray, np.ndarray]:
     """Return changes of logp and the objective with a frozen old policy."""
-    change = np.linspace(-0.5, 0.5, 101)
+    clip = lenses.clip_range(lens.values)
+    kinks = [np.log(k) for k in (1 - clip["epsilon_low"], 1 + clip["epsilon_high"]) if np.exp(-0.5) < k < np.exp(0.5)]
+    change = np.unique(np.concatenate([np.linspace(-0.5, 0.5, 101), kinks]))
     return change, np.array([lenses.at_ratio(float(r), advantage, lens.values)[0] for r in np.exp(change)])
 
 

@@ -55,14 +55,36 @@ def curves(
         layout(
             colors,
             height=470,
-            margin={"l": 8, "r": 16, "t": 26, "b": 8},
+            margin={"l": 8, "r": 70, "t": 26, "b": 8},
             shapes=_clip_shapes(colors, low_edge, high_edge, clip["delta"], probe.ratio),
-            annotations=_edges(colors, low_edge, high_edge, clip["delta"], high),
+            annotations=[
+                *_edges(colors, low_edge, high_edge, clip["delta"], high),
+                *_curve_names(colors, lines, probe),
+                _key(colors),
+            ],
             xaxis=axis(colors, t("axis.ratio"), range=[0, high], zeroline=False, anchor="y2"),
             yaxis=axis(colors, t("axis.objective"), domain=[0.44, 1.0]),
             yaxis2=axis(colors, t("axis.slope"), domain=[0.0, 0.34]),
         ),
     )
+
+
+def _curve_names(colors: Palette, lines: Sequence[Curve], probe: Probe) -> list[dict]:
+    """Return the advantage beside the right end of the probe's curve, and of the outermost one with the other sign."""
+    others = [curve for curve in lines if curve.advantage * probe.advantage < 0]
+    own = [curve for curve in lines if curve.advantage == probe.advantage]
+    place = {"xref": "paper", "xanchor": "left", "xshift": 4}
+    return [
+        note(f"A {signed(curve.advantage, 2)}", 1, float(curve.objective[-1]), colors.sign_text(curve.advantage),
+             size=13, **place)
+        for curve in [*own, *sorted(others, key=lambda curve: -abs(curve.advantage))[:1]]
+    ]  # fmt: skip
+
+
+def _key(colors: Palette) -> dict:
+    """Return what filled and hollow points are, in the gap between the two pictures."""
+    place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "middle", "bgcolor": colors.page}
+    return note(t("chart.hollow"), 0, 0.39, colors.muted, **place)
 
 
 def _clip_shapes(colors: Palette, low: float, high: float, delta: float | None, at: float) -> list[dict]:
@@ -112,55 +134,46 @@ def levels(colors: Palette, rows: Sequence[Mapping[str, Any]], *, clip: Mapping[
 
     `rows`: {"name", "advantage", "token": values, "sequence": value, "trajectory": value}, one for each completion.
     """
-    data = []
-    for kind, symbol, size in (("token", "circle", 8), ("sequence", "diamond", 15), ("trajectory", "square", 12)):
-        x = [float(v) for row in rows for v in np.atleast_1d(row[kind])]
-        y = [row["name"] for row in rows for _ in np.atleast_1d(row[kind])]
-        tint = [colors.sign(row["advantage"]) for row in rows for _ in np.atleast_1d(row[kind])]
-        chosen = kind == level
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "x": x,
-                "y": y,
-                "hovertemplate": t(f"hover.{kind}"),
-                "marker": {
-                    "size": size,
-                    "symbol": symbol,
-                    "color": tint,
-                    "opacity": 1.0 if chosen else 0.38,
-                    "line": {"width": 2 if chosen else 0, "color": colors.ink},
-                },
-            }
-        )
+    data = [_ratios(colors, rows, kind, chosen=kind == level) for kind in ("token", "sequence", "trajectory")]
     values = [x for trace in data for x in trace["x"]]
     lowest, highest = min([0.5, *values]), max([2.0, *values])
     edges = (max(1 - clip["epsilon_low"], lowest * 0.8), 1 + clip["epsilon_high"])
+    place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
     return figure(
         data,
         layout(
-            colors,
-            height=130 + 34 * len(rows),
+            colors, height=130 + (34 if len(rows) <= 12 else 18) * len(rows),
             margin={"l": 8, "r": 12, "t": 30, "b": 8},
-            annotations=[
-                note(
-                    t("chart.symbols"), 0, 1, colors.muted, xref="paper", yref="paper", xanchor="left", yanchor="bottom"
-                )
-            ],
+            annotations=[note(t("chart.symbols"), 0, 1, colors.muted, size=13, **place)],
             shapes=[band(*edges, colors.band, colors.band_opacity)],
-            xaxis=axis(
-                colors,
-                t("axis.ratio_log"),
-                type="log",
-                range=[float(np.log10(lowest * 0.85)), float(np.log10(highest * 1.18))],
-                tickvals=_ticks(lowest, highest),
-                ticktext=[short(v) for v in _ticks(lowest, highest)],
-                zeroline=False,
-            ),
+            xaxis=axis(colors, t("axis.ratio_log"), type="log", zeroline=False,
+                       range=[float(np.log10(lowest * 0.85)), float(np.log10(highest * 1.18))],
+                       **_labels(lowest, highest)),
             yaxis=axis(colors, t("axis.completion"), type="category", autorange="reversed"),
         ),
-    )
+    )  # fmt: skip
+
+
+SYMBOLS = {"token": ("circle", 8), "sequence": ("diamond", 15), "trajectory": ("square", 12)}
+
+
+def _ratios(colors: Palette, rows: Sequence[Mapping[str, Any]], kind: str, *, chosen: bool) -> dict:
+    """Return the completions' ratios of one kind; those that the objective reads stand out."""
+    symbol, size = SYMBOLS[kind]
+    many = [(row, float(v)) for row in rows for v in np.atleast_1d(row[kind])]
+    return {
+        "type": "scatter", "mode": "markers", "x": [v for _, v in many], "y": [row["name"] for row, _ in many],
+        "hovertemplate": t(f"hover.{kind}"),
+        "marker": {
+            "size": size, "symbol": symbol, "color": [colors.sign(row["advantage"]) for row, _ in many],
+            "opacity": 1.0 if chosen else 0.45, "line": {"width": 2 if chosen else 0, "color": colors.ink},
+        },
+    }  # fmt: skip
+
+
+def _labels(low: float, high: float) -> dict[str, Any]:
+    values = _ticks(low, high)
+    return {"tickvals": values, "ticktext": [short(v) for v in values]}
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -174,57 +187,34 @@ def drift(
     colors: Palette, lengths: np.ndarray, trajectory: np.ndarray, *, token: float, at: tuple[int, float]
 ) -> Figure:
     """Return how a small ratio at every token adds up: the trajectory ratio against the length."""
-    flat = np.full(len(lengths), token)
-    side = "right" if at[0] > 0.5 * lengths[-1] else "left"
     low, high = min(float(trajectory.min()), token, 0.8), max(float(trajectory.max()), token, 1.25)
+    here = {"size": 13, "color": colors.ink, "line": {"width": 2, "color": colors.page}}
     return figure(
         [
-            line(lengths, trajectory, colors.down, width=3, hovertemplate=t("hover.drift")),
-            line(lengths, flat, colors.current, width=3, hoverinfo="skip"),
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "x": [at[0]],
-                "y": [float(at[1])],
-                "hoverinfo": "skip",
-                "marker": {"size": 13, "color": colors.down, "line": {"width": 2, "color": colors.page}},
-            },
+            line(lengths, trajectory, colors.ink, width=3, hovertemplate=t("hover.drift")),
+            line(lengths, np.full(len(lengths), token), colors.old, width=3, hoverinfo="skip"),
+            {"type": "scatter", "mode": "markers", "x": [at[0]], "y": [float(at[1])], "hoverinfo": "skip",
+             "cliponaxis": False, "marker": here},
         ],
         layout(
-            colors,
-            height=250,
-            annotations=[
-                note(
-                    t("chart.trajectory", value=plain(at[1], 2)),
-                    at[0],
-                    float(np.log10(at[1])),
-                    colors.down_text,
-                    size=14,
-                    xanchor=side,
-                    xshift=-12 if side == "right" else 12,
-                    yshift=12,
-                ),
-                note(
-                    t("chart.sequence", value=short(token)),
-                    float(lengths[-1]),
-                    float(np.log10(token)),
-                    colors.current,
-                    size=13,
-                    xanchor="right",
-                    yshift=12,
-                ),
-            ],
+            colors, height=250, annotations=_drift_names(colors, lengths, token, at),
             xaxis=axis(colors, t("axis.tokens"), rangemode="tozero", zeroline=False),
-            yaxis=axis(
-                colors,
-                t("axis.ratio"),
-                type="log",
-                range=[float(np.log10(low)) - 0.2, float(np.log10(high)) + 0.2],
-                tickvals=_ticks(low, high),
-                ticktext=[short(v) for v in _ticks(low, high)],
-            ),
+            yaxis=axis(colors, t("axis.ratio_log"), type="log", **_labels(low, high),
+                       range=[float(np.log10(low)) - 0.2, float(np.log10(high)) + 0.2]),
         ),
-    )
+    )  # fmt: skip
+
+
+def _drift_names(colors: Palette, lengths: np.ndarray, token: float, at: tuple[int, float]) -> list[dict]:
+    """Return the product at the slider's length, and the ratio of every token, which is also the geometric mean."""
+    side, shift = ("right", -12) if at[0] > 0.5 * lengths[-1] else ("left", 12)
+    falling = at[1] < 1
+    return [
+        note(t("chart.trajectory", value=plain(at[1], 2)), at[0], float(np.log10(at[1])), colors.ink, size=14,
+             xanchor=side, xshift=shift, yshift=-12 if falling else 12),
+        note(t("chart.sequence", value=short(token)), float(lengths[-1]), float(np.log10(token)), colors.muted, size=13,
+             xanchor="right", yshift=12 if falling else -12, bgcolor=colors.page),
+    ]  # fmt: skip
 
 
 def graph(colors: Palette, change: np.ndarray, frozen: np.ndarray, *, advantage: float) -> Figure:

@@ -7,50 +7,66 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.figures.base import Figure, Palette, Trace, axis, figure, floats, layout, line, note, rule
-from app.numbers import plain
+from app.numbers import plain, short
 from app.words import t
 
 if TYPE_CHECKING:
     from app.explain.clip_levels import Identity, Pulls
 
+ROOM = "\N{EN SPACE}"  # before a number beside a bar, so that the dashed line does not cross it
+
 
 def pulls(colors: Palette, own: Pulls) -> Figure:
     """Return the pull on one token against the completion's length, both logarithmic."""
-    tints = {"gspo": colors.current, "grpo": colors.second, "dr_grpo": colors.ink}
-    dashes = {"gspo": "solid", "grpo": "dash", "dr_grpo": "solid"}
-    data: list[Trace] = [
-        line(own.lengths, own.curves[name], tints[name], width=3, dash=dashes[name], hoverinfo="skip")
-        for name in ("dr_grpo", "gspo", "grpo")
-    ]
-    data.append(
-        {"type": "scatter", "mode": "markers", "x": floats(n for n, _ in own.own), "y": floats(y for _, y in own.own),
-         "marker": {"size": 10, "symbol": "diamond", "color": colors.page,
-                    "line": {"width": 2, "color": colors.current}},
-         "hovertemplate": t("hover.pull"), "cliponaxis": False}
-    )  # fmt: skip
-    data += [_here(colors, own.length, own.at[name], tints[name]) for name in ("gspo", "dr_grpo")]
     values = np.concatenate([*own.curves.values(), [y for _, y in own.own]])
-    low, high = float(np.log10(values.min())) - 0.25, float(np.log10(values.max())) + 0.2
+    low, high = float(np.log10(values.min())) - 0.35, float(np.log10(values.max())) + 0.2
     longest = float(own.lengths[-1])
-    ends = float(np.log10(own.curves["gspo"][-1])), float(np.log10(own.curves["dr_grpo"][0]))
     return figure(
-        data,
+        [*_pull_curves(colors, own), _here(colors, own.length, own.at["gspo"], colors.current, "top right"),
+         _here(colors, own.length, own.at["dr_grpo"], colors.ink, "bottom right")],
         layout(
-            colors,
-            height=420,
-            margin={"l": 8, "r": 16, "t": 16, "b": 8},
+            colors, height=420, margin={"l": 8, "r": 60, "t": 16, "b": 8},
             shapes=[rule(colors, x0=own.length, x1=own.length, yref="paper", y0=0, y1=1)],
-            annotations=[
-                note(t("chart.pull_gspo"), 0, float(np.log10(own.curves["gspo"][0])), colors.current, size=14,
-                     xanchor="left", xshift=46, yshift=2),
-                note(t("chart.pull_dr_grpo"), 0, ends[1], colors.ink, size=14, xanchor="left", xshift=8, yshift=-13),
-            ],
+            annotations=_pull_names(colors, own),
             xaxis=axis(colors, t("axis.tokens"), type="log", range=[-0.06, float(np.log10(longest)) + 0.06],
                        zeroline=False, **_powers(longest)),
-            yaxis=axis(colors, t("axis.pull"), type="log", range=[low, high], zeroline=False, dtick=1,
-                       exponentformat="power"),
+            yaxis=axis(colors, t("axis.pull"), type="log", range=[low, high], zeroline=False, **_tens(low, high)),
         ),
     )  # fmt: skip
+
+
+def _pull_curves(colors: Palette, own: Pulls) -> list[Trace]:
+    """Return the pull under each objective, and the group's completions as diamonds."""
+    styles = {"dr_grpo": (colors.ink, "solid"), "gspo": (colors.current, "solid"), "grpo": (colors.second, "dash")}
+    data = [
+        line(own.lengths, own.curves[name], tint, width=3, dash=dash, hoverinfo="skip")
+        for name, (tint, dash) in styles.items()
+    ]
+    marker = {"size": 10, "symbol": "diamond", "color": colors.page, "line": {"width": 2, "color": colors.current}}
+    diamonds = {
+        "type": "scatter", "mode": "markers", "x": floats(n for n, _ in own.own), "y": floats(y for _, y in own.own),
+        "marker": marker, "hovertemplate": t("hover.pull"), "cliponaxis": False,
+    }  # fmt: skip
+    return [*data, diamonds]
+
+
+def _pull_names(colors: Palette, own: Pulls) -> list[dict[str, Any]]:
+    """Return the curves' names; the constant's stands at the end where the slider's point is not."""
+    start, flat = (float(np.log10(own.curves[name][0])) for name in ("gspo", "dr_grpo"))
+    left = own.length > 16
+    end = 0.0 if left else float(np.log10(own.lengths[-1]))
+    return [
+        note(t("chart.pull_gspo"), 0, start, colors.current, size=14, xanchor="left", xshift=46, yshift=4,
+             bgcolor=colors.page),
+        note(t("chart.pull_dr_grpo"), end, flat, colors.ink, size=14, xanchor="left" if left else "right",
+             xshift=8 if left else -8, yshift=-14),
+    ]  # fmt: skip
+
+
+def _tens(low: float, high: float) -> dict[str, Any]:
+    """Return a tick at every power of ten of a logarithmic axis, written as a decimal."""
+    values = [10.0**k for k in range(int(np.ceil(low)), int(np.floor(high)) + 1)]
+    return {"tickvals": values, "ticktext": [short(v) for v in values]}
 
 
 def _powers(longest: float) -> dict[str, Any]:
@@ -58,11 +74,11 @@ def _powers(longest: float) -> dict[str, Any]:
     return {"tickvals": values, "ticktext": [str(v) for v in values]}
 
 
-def _here(colors: Palette, x: float, y: float, color: str) -> Trace:
+def _here(colors: Palette, x: float, y: float, color: str, place: str) -> Trace:
     return {
         "type": "scatter", "mode": "markers+text", "x": [float(x)], "y": [float(y)], "hoverinfo": "skip",
         "marker": {"size": 14, "color": color, "line": {"width": 3, "color": colors.page}},
-        "text": [plain(y, 4)], "textposition": "top left", "textfont": {"size": 14, "color": colors.ink},
+        "text": [plain(y, 4)], "textposition": place, "textfont": {"size": 14, "color": colors.ink},
         "cliponaxis": False,
     }  # fmt: skip
 
@@ -80,7 +96,7 @@ def identity(colors: Palette, one: Identity) -> Figure:
                 "color": [tints.get(name, colors.page) for name in names],
                 "line": {"width": 2.5, "color": [tints.get(name, colors.old) for name in names]},
             },
-            "text": [plain(v) for v in values], "textposition": "outside", "cliponaxis": False,
+            "text": [f"{ROOM}{plain(v)}" for v in values], "textposition": "outside", "cliponaxis": False,
             "textfont": {"size": 14, "color": colors.ink}, "hoverinfo": "skip",
         }
     ]  # fmt: skip

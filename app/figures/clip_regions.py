@@ -46,7 +46,7 @@ def quadrants(colors: Palette, rows: Sequence[Row], *, clip: dict[str, Any], rat
         data.append(line(row.curve.ratio, row.curve.objective, color, width=3.5, yaxis=yaxis, hoverinfo="skip"))
         data += [_flat(colors, row, region, yaxis) for region in row.regions if region.kind == "flat"]
         data.append(tokens(colors, row.points, row.points.objective, yaxis))
-        data.append(_probe(colors, ratio, row, yaxis))
+        data.append(_probe(colors, ratio, row, yaxis, high))
         notes += [_said(colors, row, region, yaxis) for region in row.regions]
     upright = {"yref": "paper", "y0": 0, "y1": 1}
     return figure(
@@ -79,14 +79,16 @@ def _flat(colors: Palette, row: Row, region: Region, yaxis: str) -> Trace:
     return line(*own, colors.old, width=6, yaxis=yaxis, hoverinfo="skip")
 
 
-def _probe(colors: Palette, ratio: float, row: Row, yaxis: str) -> Trace:
+def _probe(colors: Palette, ratio: float, row: Row, yaxis: str, high: float) -> Trace:
+    """Return the slider's point with its slope in words below it, on the side that the curve does not run to."""
     value, slope = row.probe
+    left = ratio > 0.8 * high if row.sign == "up" else ratio > 0.2 * high
     said = "chart.slope_none" if slope == 0 else "chart.slope_up" if slope > 0 else "chart.slope_down"
     return {
         "type": "scatter", "mode": "markers+text", "x": [float(ratio)], "y": [float(value)], "yaxis": yaxis,
         "marker": {"size": 14, "color": colors.page if slope == 0 else colors.sign(slope),
                    "line": {"width": 3, "color": colors.ink}},
-        "text": [t(said)], "textposition": "bottom center",
+        "text": [t(said)], "textposition": "bottom left" if left else "bottom right",
         "textfont": {"size": 13, "color": colors.ink}, "hoverinfo": "skip", "cliponaxis": False,
     }  # fmt: skip
 
@@ -122,42 +124,69 @@ class Side:
 def min_and_max(colors: Palette, sides: Sequence[Side], *, clip: dict[str, Any], ratio: float, high: float) -> Figure:
     """Return two columns, A > 0 and A < 0: objective above, slope below; min solid, max dashed."""
     data: list[Trace] = []
-    notes: list[dict[str, Any]] = []
+    notes: list[dict[str, Any]] = [_versions(colors)]
+    shapes: list[dict[str, Any]] = []
     axes: dict[str, Any] = {}
-    shapes = []
-    for k, side in enumerate(sides):
-        x, top, low = ("x", "y", "y3") if k == 0 else ("x2", "y2", "y4")
-        color = colors.sign(side.right.advantage)
-        domain = [0.0, 0.46] if k == 0 else [0.54, 1.0]
-        for curve, style, tint in ((side.right, "solid", color), (side.wrong, "dash", colors.muted)):
-            width = 3.5 if style == "solid" else 2.5
-            more: dict[str, Any] = {"dash": style, "width": width, "xaxis": x, "hoverinfo": "skip"}
-            data.append(line(curve.ratio, curve.objective, tint, yaxis=top, **more))
-            data.append(line(curve.ratio, curve.slope, tint, yaxis=low, **more))
-        data += _marks(colors, side, color, ratio, (x, top, low))
-        notes.append(
-            note(f"<b>A = {signed(side.right.advantage, 2)}</b>", domain[0], 1, colors.sign_text(side.right.advantage),
-                 size=14, xref="paper", yref="paper", xanchor="left", yanchor="bottom", yshift=6)
-        )  # fmt: skip
+    for side, column in zip(sides, COLUMNS, strict=True):
+        data += [*_versions_of(colors, side, column), *_marks(colors, side, column, ratio, high)]
+        notes.append(_sign(colors, side, column))
         shapes += [
-            {**band(1 - clip["epsilon_low"], 1 + clip["epsilon_high"], colors.band, colors.band_opacity), "xref": x},
-            rule(colors, xref=x, yref="paper", x0=ratio, x1=ratio, y0=0, y1=1),
-        ]
-        tail = "" if k == 0 else "2"
-        axes[f"xaxis{tail}"] = axis(colors, t("axis.ratio"), range=[0, high], domain=domain, anchor=low, zeroline=False)
-        names = (t("axis.objective"), t("axis.slope")) if k == 0 else ("", "")
-        axes[f"yaxis{tail}"] = axis(colors, names[0], domain=[0.46, 1.0], anchor=x, range=_both(side, "objective"))
-        axes["yaxis3" if k == 0 else "yaxis4"] = axis(
-            colors, names[1], domain=[0.0, 0.36], anchor=x, range=_both(side, "slope")
-        )
-    said = f"━━ {t('chart.min_right')}    ╍╍ {t('chart.max_wrong')}"
-    notes.append(
-        note(
-            said, 1, 1, colors.muted, size=13, xref="paper", yref="paper", xanchor="right", yanchor="bottom", yshift=26
-        )
-    )
+            {**band(1 - clip["epsilon_low"], 1 + clip["epsilon_high"], colors.band, colors.band_opacity),
+             "xref": column.x},
+            rule(colors, xref=column.x, yref="paper", x0=ratio, x1=ratio, y0=0, y1=1),
+        ]  # fmt: skip
+        axes |= _column_axes(colors, side, column, high)
     margin = {"l": 8, "r": 12, "t": 52, "b": 8}
     return figure(data, layout(colors, height=510, margin=margin, shapes=shapes, annotations=notes, **axes))
+
+
+@dataclass(frozen=True)
+class Column:
+    """Where one sign of the advantage is drawn: Plotly's names of its axes, and its part of the width."""
+
+    x: str
+    top: str
+    low: str
+    domain: tuple[float, float]
+
+
+COLUMNS = (Column("x", "y", "y3", (0.0, 0.46)), Column("x2", "y2", "y4", (0.54, 1.0)))
+
+
+def _versions(colors: Palette) -> dict[str, Any]:
+    """Return which line is which version."""
+    place = {"xref": "paper", "yref": "paper", "xanchor": "right", "yanchor": "bottom", "yshift": 26}
+    return note(f"━━ {t('chart.min_right')}    ╍╍ {t('chart.max_wrong')}", 1, 1, colors.muted, size=13, **place)
+
+
+def _sign(colors: Palette, side: Side, column: Column) -> dict[str, Any]:
+    place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 6}
+    text = f"<b>A = {signed(side.right.advantage, 2)}</b>"
+    return note(text, column.domain[0], 1, colors.sign_text(side.right.advantage), size=14, **place)
+
+
+def _versions_of(colors: Palette, side: Side, column: Column) -> list[Trace]:
+    """Return objective and slope of both versions."""
+    data: list[Trace] = []
+    versions = ((side.right, "solid", colors.sign(side.right.advantage), 3.5), (side.wrong, "dash", colors.muted, 2.5))
+    for curve, style, tint, width in versions:
+        more: dict[str, Any] = {"dash": style, "width": width, "xaxis": column.x, "hoverinfo": "skip"}
+        data.append(line(curve.ratio, curve.objective, tint, yaxis=column.top, **more))
+        data.append(line(curve.ratio, curve.slope, tint, yaxis=column.low, **more))
+    return data
+
+
+def _column_axes(colors: Palette, side: Side, column: Column, high: float) -> dict[str, Any]:
+    """Return the column's axes; only the left one's are named, the right one's are the same quantities."""
+    objective, slope = (t("axis.objective"), t("axis.slope")) if column.x == "x" else ("", "")
+    upper = {"domain": [0.46, 1.0], "anchor": column.x, "range": _both(side, "objective")}
+    lower = {"domain": [0.0, 0.36], "anchor": column.x, "range": _both(side, "slope")}
+    across = {"range": [0, high], "domain": list(column.domain), "anchor": column.low, "zeroline": False}
+    return {
+        f"{column.x[0]}axis{column.x[1:]}": axis(colors, t("axis.ratio"), **across),
+        f"yaxis{column.top[1:]}": axis(colors, objective, **upper),
+        f"yaxis{column.low[1:]}": axis(colors, slope, **lower),
+    }
 
 
 def _both(side: Side, name: str) -> list[float]:
@@ -167,19 +196,30 @@ def _both(side: Side, name: str) -> list[float]:
     return [low - pad, high + pad]
 
 
-def _marks(colors: Palette, side: Side, color: str, ratio: float, axes: tuple[str, str, str]) -> list[Trace]:
+def _marks(colors: Palette, side: Side, column: Column, ratio: float, high: float) -> list[Trace]:
     """Return both versions at the probe's ratio; where they agree only the right one is written out."""
-    x, top, low = axes
     marks = []
-    for k, yaxis in ((0, top), (1, low)):
+    for k, yaxis in ((0, column.top), (1, column.low)):
         right, wrong = side.at_right[k], side.at_wrong[k]
         agree = abs(right - wrong) < 1e-12
-        for value, tint, place in ((wrong, colors.page, wrong > right), (right, color, wrong <= right)):
-            text = "" if agree and value is wrong and tint == colors.page else signed(value, 2)
+        tint = colors.sign(side.right.advantage)
+        for value, fill, above in ((wrong, colors.page, wrong > right), (right, tint, wrong <= right)):
+            text = "" if agree and fill == colors.page else signed(value, 2)
+            place = f"{'top' if above else 'bottom'} {_free_side(side, above, ratio / high)}"
             marks.append(
-                {"type": "scatter", "mode": "markers+text", "x": [float(ratio)], "y": floats([value]), "xaxis": x,
-                 "yaxis": yaxis, "marker": {"size": 12, "color": tint, "line": {"width": 2.5, "color": colors.ink}},
-                 "text": [text], "textposition": "top center" if place else "bottom center",
+                {"type": "scatter", "mode": "markers+text", "x": [float(ratio)], "y": floats([value]),
+                 "xaxis": column.x, "yaxis": yaxis, "text": [text], "textposition": place,
+                 "marker": {"size": 12, "color": fill, "line": {"width": 2.5, "color": colors.ink}},
                  "textfont": {"size": 13, "color": colors.ink}, "hoverinfo": "skip", "cliponaxis": False}
             )  # fmt: skip
     return marks
+
+
+def _free_side(side: Side, above: bool, share: float) -> str:
+    """Return the side of a point where no curve runs: a rising curve leaves room above on the left, below on the right.
+
+    `share`: how far across the picture the point lies; at its edges there is room on one side only.
+    """
+    if not 0.15 < share < 0.85:
+        return "right" if share < 0.5 else "left"
+    return "left" if above == (side.right.advantage > 0) else "right"

@@ -118,7 +118,8 @@ def _names(colors: Palette, first: Drawn, second: Drawn | None, own: str) -> lis
     if any(one is not None and one.branch is not None for one in (first, second)):
         said.append(t("chart.singled_out"))
     notes.append(
-        note("   ".join(said), 0, 0.4, colors.muted, xanchor="left", yanchor="bottom", yshift=3, **PAPER)
+        note("   ".join(said), 0, 0.4, colors.muted, xanchor="left", yanchor="bottom", yshift=3, bgcolor=colors.page,
+             **PAPER)
     )  # fmt: skip
     return notes
 

@@ -138,7 +138,7 @@ def test_two_quadrants_are_flat_and_two_are_open(open_page):
     at = open_page("clip", link_of("clip", "four"))
     shown = metrics(at)
     assert [shown[f"quadrant_{key}"] for key in ("up_below", "up_above", "down_below", "down_above")] == [
-        "2, 0 flat", "2, 2 flat", "2, 2 flat", "2, 0 flat",
+        "0 of 2 flat", "2 of 2 flat", "2 of 2 flat", "0 of 2 flat",
     ]  # fmt: skip
     texts = json.dumps(pictures(at)[0]["layout"]["annotations"], ensure_ascii=False)
     for key in ("up_open", "up_flat", "down_flat", "down_open"):
