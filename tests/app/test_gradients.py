@@ -12,12 +12,16 @@ import pytest
 from app import presets, snippets_gradients
 from app.explain import gradients as explain
 from app.explain.gradients import Bandit, Chain
+from app.figures import gradients as figures
+from app.figures.base import LIGHT
+from app.figures.gradients import Facet
 from app.lens import look
 from app.link import value_of
 from app.params import PARAMS
 from app.teaching import teaching_groups
+from app.views.gradients import actions, baseline, lengths, togo
 from app.words import catalogue, sections, t
-from grpo_core.policies import expected_reward, true_gradient
+from grpo_core.policies import expected_reward, return_reports, true_gradient
 from tests.app.driving import ROOT, link_of, number, pictures, printed, sound
 
 NAMES = tuple(presets.names("gradients"))
@@ -114,6 +118,74 @@ def test_reward_to_go_varies_less_and_a_dropped_discount_is_biased(open_page):
     assert numbers[t("readout.grad_bias_dropped")] == 0
     numbers = {k: number(v) for k, v in metrics(open_page("gradients", link_of("gradients", "go-discount"))).items()}
     assert numbers[t("readout.grad_bias_dropped")] > 0.1
+
+
+# --- what is said, where a usual sentence would be wrong --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "section"),
+    [
+        ("reinforce", Bandit((0.3, 0.7), (5.0, 1.0), 2), "unbiased-plain"),
+        ("loo", Bandit((0.3, 0.7), (5.0, 1.0), 2), "unbiased"),
+        ("best", Bandit((0.3, 0.7), (5.0, 1.0), 2), "rescaled"),
+        ("std", Bandit(THIRD, (0.0, 1.0, 1.0), 8), "not-turned"),  # mixed groups are scaled in several ways
+        ("std", Bandit(THIRD, (0.0, 1.0, 10.0), 2), "turned-three"),
+        ("mean", Bandit(THIRD, (0.0, 1.0, 10.0), 1), "single"),
+    ],
+)
+def test_an_estimator_is_described_by_what_it_does(name, problem, section):
+    assert actions.notice(problem, name)[0] == section
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "rewards", "section"),
+    [
+        ("mean", 4, (0.0, 0.0, 1.0, 1.0), "lengths-turned"),
+        ("std", 2, (0.0, 0.3, 1.0, 0.1), "lengths-both-turned"),
+        ("mean", 1, (0.0, 0.3, 1.0, 0.1), "single"),
+        ("reinforce", 2, (1.0, 1.0, 1.0, 1.0), "lengths-equal"),
+    ],
+)
+def test_a_direction_is_called_right_only_where_it_is(name, size, rewards, section):
+    problem = Chain((0.3, 0.4, 0.5), rewards, size)
+    assert lengths.notice(problem, name)[0] == section
+
+
+@pytest.mark.parametrize(
+    ("onward", "gamma", "section"),
+    [("0.2,0.2,0", 1.0, "togo"), ("0,0,0", 1.0, "togo-end"), ("0.2,0.2,0", 0.5, "togo-discount")],
+)
+def test_reward_to_go_is_said_to_scatter_less_only_where_it_does(onward, gamma, section):
+    paya = tuple(float(x) for x in onward.split(","))
+    problem, paid = explain.paid(lens_of(paya=paya, gamma=gamma))
+    reports = return_reports(problem.outcomes, paid, gamma=gamma)
+    assert togo.notice(reports, gamma)[0] == section
+    assert (r"\neq" in togo.lines(problem, reports, gamma)[2]) == (gamma < 1)
+
+
+def test_a_baseline_that_leaves_no_scatter_is_not_divided_by():
+    own = explain.baselines(lens_of(pi=(0.3, 0.7), rw=(5.0, 1.0)))
+    assert own.variances["best"] < 1e-12
+    assert baseline.notice(own)[0] == "baseline-none-left"
+
+
+def test_a_gradient_of_zero_has_an_axis_that_says_so():
+    rows = [Facet("one", "", np.zeros(3)), Facet("two", "", np.array([0.0, 1e-17, 0.0]))]
+    layout = figures.facets(LIGHT, np.zeros(3), rows, ["A", "B", "C"], scaled=False)["layout"]
+    assert layout["yaxis"]["range"] == [-1.0, 1.0]
+
+
+def test_marks_at_one_baseline_share_a_name_and_others_stand_inside_the_bowl():
+    def names(marks):
+        return figures.baseline(LIGHT, np.linspace(-1, 5, 7), np.ones(7), marks=marks, at=(0.0, 1.0))["layout"][
+            "annotations"
+        ]
+
+    (first, both) = names([("none", 0.0, 9.0), ("mean", 2.0, 1.0), ("best", 2.0, 1.0)])
+    assert (first["ax"] > 0, both["ax"]) == (True, 0)
+    assert "mean, best" in both["text"]
+    assert [note["ax"] > 0 for note in names([("none", 4.0, 9.0), ("mean", 2.0, 1.0)])] == [False, False]
 
 
 # --- the simplex ------------------------------------------------------------------------------------------------------

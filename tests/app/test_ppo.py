@@ -7,9 +7,11 @@ from urllib.parse import parse_qsl
 import pytest
 
 from app import presets
+from app.figures.ppo import _beside_frame
+from app.numbers import signed
 from app.params import PARAMS
 from app.views.ppo.rounds import SCENARIOS as ON_LIVE
-from app.words import t
+from app.words import prose, t
 from grpo_core.live.scenarios import SCENARIOS
 from grpo_core.memory import METHODS
 from tests.app.driving import check_words, link_of, metrics, missing, number, pictures, printed, sound, typed_wrong
@@ -214,3 +216,25 @@ def test_algorithm_1_leads_to_the_scenarios_that_show_it(open_page, language):
     assert {query["part"] for query in asked} == {"scenarios"}
     assert set(ON_LIVE) <= set(SCENARIOS)
     assert not open_page("ppo", {"ppo_view": "rounds", "lock": "1"}).get("page_link")
+
+
+def test_two_equal_steps_are_called_equal(open_page):
+    same = prose("ppo", "step-same")
+    view = {"ppo_view": "trust", "trust_view": "step", "nat_p": "1,1,1", "nat_r": "0,0.2,1", "nat_d": "0.05"}
+    assert open_page("ppo", view).info[0].value == same
+    assert open_page("ppo", {**view, "nat_p": "0.7,0.2,0.1"}).info[0].value != same
+
+
+def test_an_advantage_that_the_kl_leaves_alone_is_not_said_to_turn(open_page):
+    at = open_page("ppo", {"ppo_view": "where", "g": "one-of-four"})
+    shown = metrics(at)
+    assert shown["plain_advantage"] == shown["shaped_advantage"]
+    numbers = {"first": "+0.98", "reward": "1.00", "shaped": signed(number(shown["plain_advantage"]), 2)}
+    assert at.info[0].value == prose("ppo", "where-same", **numbers)
+
+
+@pytest.mark.parametrize(
+    ("x", "at", "end", "place"), [(2.0, 0, 4, 2.0), (1.5, 0, 2, 2.0), (1.5, 1, 2, 2.0), (1.5, 1, 1, 1.0)]
+)
+def test_a_versions_number_keeps_off_the_edges_of_the_frame(x, at, end, place):
+    assert _beside_frame(x, at, end) == place

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import random
 
+import numpy as np
 import pytest
 
 from app import link, presets
 from app.bench import MAX_TEXTS, Bench, bench_cases
+from app.figures import rewards as figures
+from app.figures.base import LIGHT
+from app.numbers import MISSING
 from app.params import PARAMS
 from app.views.rewards import texts
 from app.words import t
@@ -290,3 +294,16 @@ def test_dapos_own_numbers(open_page):
 
 def test_the_words_fit():
     check_words("rewards")
+
+
+def test_completions_of_nearly_one_length_share_a_name():
+    x = np.linspace(0.0, 100.0, 5)
+    points = (np.array([12.0, 10.0, 60.0, 11.0]), np.array([0.0, 0.0, -1.0, 0.0]))
+    figure = figures.overlong(LIGHT, x, np.zeros(5), points=points, max_length=60, cache=20)
+    names = figure["data"][-1]
+    assert dict(zip(names["text"], names["x"], strict=True)) == {"1, 2, 4": 11.0, "3": 60.0}
+
+
+def test_a_group_without_a_score_has_no_std(open_page):
+    shown = metrics(open_page("rewards", link_of("rewards", "undecided")))
+    assert (shown["mean"], shown["std"]) == (MISSING, MISSING)

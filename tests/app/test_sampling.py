@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app import presets
+from app.numbers import MISSING
 from app.params import PARAMS
-from app.words import t
+from app.words import prose, t
 from tests.app.driving import check_words, link_of, metrics, missing, pictures, printed, sound, typed_wrong
 
 NAMES = tuple(presets.names("sampling"))
@@ -120,3 +121,16 @@ def test_a_check_is_answered_by_the_core(open_page):
 
 def test_the_words_fit():
     check_words("sampling")
+
+
+def test_a_cut_and_another_temperature_are_named_together(open_page):
+    at = open_page("sampling", {"samp_view": "temperature", "temp": "0.5", "top_k": "2"})
+    shown = metrics(at)
+    numbers = {"never": "2", "temp": "0.5", "trained": "1", "low": "0.68", "high": "1.13", "n": "100"}
+    values = {"kept": shown["kept_mass"], "sequence": shown["sequence_ratio"]}
+    assert at.info[0].value == prose("sampling", "temperature-both", **numbers, **values)
+
+
+def test_where_nothing_trains_there_is_no_direction(open_page):
+    assert metrics(open_page("sampling", link_of("sampling", "solved")))["direction"] == MISSING
+    assert metrics(open_page("sampling", link_of("sampling", "dapo")))["direction"] != MISSING
