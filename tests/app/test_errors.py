@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import sqlite3
 from pathlib import Path
 from string import Formatter
 
@@ -14,7 +15,7 @@ import pytest
 from app.words import CONTENT, ENGLISH, LANGUAGES, catalogue, core_words, told
 from grpo_core import Group
 from grpo_core.live.config import RunConfig, accepted
-from grpo_core.live.export import import_run
+from grpo_core.live.export import export_run, import_run
 from grpo_core.live.store import ACTIVE, ENDED, RunStore, RunStoreError
 from grpo_core.live.task_files import REASONS
 from grpo_core.messages import SYSTEM, InputError, Message, message_of
@@ -294,6 +295,28 @@ def test_a_failed_run_says_why_in_the_language_of_the_page(open_page, tmp_path):
     assert "第 3 步无法完成：损失是 nan。权重是第 2 步的。请用低于 0.5 的学习率重新开始。" in no_english(at)
     at = open_page("live", {"run": run_id})
     assert str(REASON) in at.error[0].value.replace("\\", "")
+
+
+def test_why_a_run_failed_travels_with_its_file(tmp_path, chinese):
+    (tmp_path / "other").mkdir()
+    store, other = RunStore(tmp_path), RunStore(tmp_path / "other")
+    run_id = store.create_run(RunConfig(steps=9))
+    store.add_event(run_id, {"event": "end", "step": 2, "seconds": 1.0, "state": "failed", "reason": REASON})
+    moved = import_run(export_run(store, run_id, tmp_path / "run.zip"), other)
+    for reason in (other.run(moved).reason, other.last_event(moved, "end")["reason"]):
+        assert reason == REASON
+        assert told(reason) == told(REASON) != str(REASON)
+
+
+def test_a_store_of_an_older_version_opens_and_shows_its_english(tmp_path, chinese):
+    store = RunStore(tmp_path)
+    run_id = store.create_run(RunConfig(steps=9))
+    store.set_state(run_id, "failed", REASON)
+    with sqlite3.connect(tmp_path / "runs.db") as db:
+        db.execute("ALTER TABLE runs DROP COLUMN said")
+    db.close()
+    reason = RunStore(tmp_path).run(run_id).reason
+    assert told(reason) == reason == str(REASON)
 
 
 def test_a_refused_file_of_a_run_is_told_in_chinese(tmp_path, chinese):
