@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 
 import numpy as np
 import pytest
@@ -67,6 +68,21 @@ def test_every_snippet_prints_rewards_and_advantages(open_page, name):
     assert shown or name == "undecided"
     assert missing(shown, numbers) == []
     assert typed_wrong(at, "rewards", "scores")
+
+
+@pytest.mark.parametrize(
+    "recipe", ["remax_paper", "opo_paper", "reinforce_plus_plus_paper", "gdpo_paper", "rloo_paper"]
+)
+def test_every_kind_of_advantage_is_shown_and_printed(open_page, recipe):
+    at = open_page("rewards", {"recipe": recipe, "w_fmt": "0.5"})
+    at.session_state["take-rewards"] = True
+    sound(at.run())
+    found = printed(at.code[0].value)
+    cells = [a["text"] for a in pictures(at)[0]["layout"]["annotations"]]
+    result = at.latex[0].value.rsplit("=", 1)[1]
+    shown = [text for text in cells if re.fullmatch(r"[+\u2212]?\d+\.\d{3}", text)]
+    assert len(shown) >= 2
+    assert missing([*shown, result], found) == []
 
 
 @pytest.mark.parametrize(

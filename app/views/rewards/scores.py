@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +13,14 @@ import streamlit as st
 from app import formulas, state, widgets
 from app.bench import Bench
 from app.figures import rewards as figures
+from app.formulas import plain_spec
 from app.lens import Lens, look
 from app.numbers import bracketed, latex, plain, signed
+from app.snippets_loss import code
 from app.views.rewards import texts
 from app.widgets import Question, Readout, Table, slider
 from app.words import prose, said, t, told
-from grpo_core import GroupAdvantages, as_rewards, compute_advantages
+from grpo_core import AdvantageSpec, GroupAdvantages
 from grpo_core.answers import extract_answer, same_answer
 from grpo_core.rewards import RewardComponent, RewardReport, Sample, accuracy_reward, score_completions
 
@@ -87,8 +90,8 @@ def scored(lens: Lens, bench: Bench) -> Scores | None:
     if not used:
         return None
     reports = tuple(score_completions(samples(bench), used))
-    rewards = as_rewards([report.reward for report in reports])
-    return Scores(bench, used, reports, compute_advantages(rewards, lens.spec))
+    group = texts.as_group(bench, list(reports))
+    return Scores(bench, used, reports, group.advantages(lens.spec, greedy_reward=float(lens.values["greedy"])))
 
 
 def settings(lens: Lens) -> None:
@@ -256,8 +259,9 @@ def snippet(lens: Lens, scores: Scores) -> str:
         f"                    options={dict(c.options)!r}),"
         for c in scores.components
     ]
-    s, listed = lens.spec, ",\n    ".join(repr(sample) for sample in samples(scores.bench))
-    return f"""from grpo_core import AdvantageSpec, as_rewards, compute_advantages
+    listed = ",\n    ".join(repr(sample) for sample in samples(scores.bench))
+    names, ending = _ending(lens, scores)
+    return f"""from grpo_core import {", ".join(names)}
 from grpo_core.rewards import RewardComponent, Sample, score_completions
 
 samples = [
@@ -269,9 +273,20 @@ components = [
 reports = score_completions(samples, components)
 for report in reports:
     print(report.reward, dict(report.parts))
-rewards = as_rewards([report.reward for report in reports])
-spec = AdvantageSpec(estimator={s.estimator!r}, ddof={s.ddof}, eps={s.eps!r}, scale={s.scale!r})
-print(compute_advantages(rewards, spec).advantages)"""
+{ending}"""
+
+
+def _ending(lens: Lens, scores: Scores) -> tuple[list[str], str]:
+    """Return the names and the lines that make advantages of the reports, by the group where its lengths count."""
+    spec = code(lens.spec, AdvantageSpec())
+    if plain_spec(lens.spec):
+        lines = f"""rewards = as_rewards([report.reward for report in reports])
+print(compute_advantages(rewards, {spec}).advantages)"""
+        return ["AdvantageSpec", "as_rewards", "compute_advantages"], lines
+    text = json.dumps(texts.as_group(scores.bench, list(scores.reports)).to_json(), separators=(",", ":"))
+    lines = f"""group = Group.from_json({text!r})  # with these rewards
+print(group.advantages({spec}, greedy_reward={float(lens.values["greedy"])!r}).advantages)"""
+    return ["AdvantageSpec", "Group", *(["Whitening"] if lens.spec.whitening is not None else [])], lines
 
 
 def table(scores: Scores) -> Table:
