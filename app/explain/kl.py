@@ -134,7 +134,7 @@ def distribution_notice(both: Distributions) -> tuple[str, dict[str, Any]]:
     numbers = {
         "exact": plain(both.exact, 4), "reverse": plain(both.reverse, 4),
         **{name: plain(value, 4) for name, value in both.expected.items()},
-        **{f"{name}_std": plain(value) for name, value in both.spread.items()},
+        **{f"{name}_std": plain(value, 4) for name, value in both.spread.items()},
     }  # fmt: skip
     if same(both):
         return "same", {}

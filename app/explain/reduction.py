@@ -9,7 +9,7 @@ import numpy as np
 from app import lens as lenses
 from app.figures.reduction import Row
 from app.lens import Lens, Parts
-from app.numbers import plain, signed
+from app.numbers import plain, short, signed
 from app.widgets import Question, Table
 from app.words import prose, t
 from grpo_core import token_weights, weighted_sum
@@ -55,7 +55,7 @@ def notice(lens: Lens) -> tuple[str, dict[str, Any]]:
         return "empty", {"empty": str(lens.group.size - len(lengths))}
     large, small = heaviest(lens)
     numbers = {
-        "large": plain(large, 4), "small": plain(small, 4), "factor": plain(large / small, 1) if small else "–",
+        "large": plain(large, 4), "small": plain(small, 4), "factor": short(round(large / small, 1)) if small else "–",
         "short": str(min(lengths)), "long": str(max(lengths)), "tokens": str(sum(lengths)),
         "constant": f"{constant(lens):g}", "loss": signed(float(lens.terms.loss)),
     }  # fmt: skip

@@ -24,34 +24,42 @@ def curves(
     tokens: tuple[np.ndarray, np.ndarray, Sequence[str]],
 ) -> Figure:
     """Return k1, k2 and k3 against the log-ratio; `at`: the slider's point, `tokens`: (d, chosen estimate, names)."""
-    top = max(2.2, *(1.15 * v for v in at[1].values() if np.isfinite(v)), *(1.1 * v for v in tokens[1]))
-    top = min(top, 1.05 * float(np.max(values["k3"])), TALLEST)
-    bottom = min(-0.6, -0.45 * top)
+    bottom, top = _height(values, at[1], tokens[1])
     reach = float(abs(d).max())
-    data, notes = [], []
-    for name, y in values.items():
-        own = name == chosen
-        data.append(
-            line(d, y, colors.reference, width=4 if own else 2, dash=DASHES[name], opacity=1 if own else 0.7,
-                 hoverinfo="skip")
-        )  # fmt: skip
-        notes.append(_name(colors, name, d, y, top, bold=own))
-    data.append(_tokens(colors, *tokens))
     x, y = float(np.clip(at[0], -0.985 * reach, 0.985 * reach)), float(np.clip(at[1][chosen], bottom, 0.96 * top))
     outside = x != at[0] or y != at[1][chosen]
-    data.append(_probe(colors, x, y, outside=outside))
-    notes.append(_value(colors, x, y, at[1][chosen]))
+    names = [_name(colors, name, d, y_, top, bold=name == chosen) for name, y_ in values.items()]
+    key = [_points_key(colors, top)] if len(tokens[0]) else []
     return figure(
-        data,
+        [*_estimates(colors, d, values, chosen), _tokens(colors, *tokens), _probe(colors, x, y, outside=outside)],
         layout(
-            colors,
-            height=400,
-            annotations=notes,
+            colors, height=400, annotations=[*names, *key, _value(colors, x, y, at[1][chosen])],
             shapes=[rule(colors, x0=x, x1=x, y0=0, y1=1, yref="paper")],
             xaxis=axis(colors, t("axis.log_ratio"), range=[-reach, reach]),
             yaxis=axis(colors, t("axis.kl"), range=[bottom, top]),
         ),
-    )
+    )  # fmt: skip
+
+
+def _height(values: Mapping[str, np.ndarray], at: Mapping[str, float], tokens: np.ndarray) -> tuple[float, float]:
+    """Return the range of the estimates: the slider's and the tokens', as far as a picture has room for them."""
+    top = max(2.2, *(1.15 * v for v in at.values() if np.isfinite(v)), *(1.1 * v for v in tokens))
+    top = min(top, 1.05 * float(np.max(values["k3"])), TALLEST)
+    return min(-0.6, -0.45 * top), top
+
+
+def _estimates(colors: Palette, d: np.ndarray, values: Mapping[str, np.ndarray], chosen: str) -> list[dict]:
+    """Return the three curves, the chosen one strong."""
+    return [
+        line(d, y, colors.reference, width=4 if name == chosen else 2, dash=DASHES[name],
+             opacity=1 if name == chosen else 0.7, hoverinfo="skip")
+        for name, y in values.items()
+    ]  # fmt: skip
+
+
+def _points_key(colors: Palette, top: float) -> dict:
+    """Return what the points are, at the top to the right of the axis, where no curve runs."""
+    return note(t("chart.kl.points"), 0, top, colors.muted, size=13, xanchor="left", yanchor="top", xshift=8)
 
 
 def _name(colors: Palette, name: str, d: np.ndarray, y: np.ndarray, top: float, *, bold: bool) -> dict:
@@ -92,7 +100,7 @@ def distribution(
     """Return both distributions event by event, and below them one estimator's value at each event."""
     events = [chr(ord("A") + i) for i in range(len(current))]
     shown = np.where(np.isfinite(estimate), estimate, np.nan)
-    low, high = min(0.0, float(np.nanmin([0.0, *shown]))), float(np.nanmax([0.05, *shown]))
+    low, high = min(0.0, float(np.nanmin([0.0, *shown]))), float(np.nanmax([1e-3, *shown]))
     room = 0.2 * (high - low)
     return figure(
         [
@@ -155,7 +163,7 @@ def sums(colors: Palette, ratio: np.ndarray, log: np.ndarray, k3: np.ndarray) ->
         axes[f"yaxis{suffix}"] = axis(
             colors, title, domain=[bottom, top], nticks=4, range=[low - room if low < 0 else 0.0, high + room]
         )
-        tints = [*[colors.sign(v) if k == 1 else colors.reference for v in terms], colors.ink]
+        tints = [*[colors.reference] * len(terms), colors.ink]
         text = [signed(v) if k == 1 else plain(v) for v in [*terms, total]]
         bars = _bars([*events, t("axis.kl_sum")], np.array(shown), "", f"y{suffix}", text, colors)
         data.append({**bars, "marker": {"color": tints}, "width": 0.5})

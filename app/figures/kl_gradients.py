@@ -47,6 +47,8 @@ def trap(
         for i, event in enumerate(events)
     ]  # fmt: skip
     legend = "<br>".join(f"<span style='color:{tints[k]}'>■</span> {safe(text, 60)}" for k, text in enumerate(names))
+    if triangle:
+        legend += f"<br><span style='color:{colors.muted}'>{t('chart.kl.ways')}</span>"
     place = {"xref": "paper", "yref": "paper", "xanchor": "left", "align": "left"}
     notes = [note(legend, 0, 1, colors.ink, size=14, yanchor="top" if triangle else "bottom", **place)]
     shapes: list[dict[str, Any]] = []
@@ -128,7 +130,16 @@ def _simplex(
     left_first = here[0] <= goal[0]
     for (at, text, tint), left in zip(words, (left_first, not left_first), strict=False):
         marks.append(
-            note(text, *at, tint, size=14, xanchor="right" if left else "left", xshift=-20 if left else 20, **own)
+            note(
+                text,
+                *at,
+                tint,
+                size=14,
+                xanchor="right" if left else "left",
+                xshift=-20 if left else 20,
+                bgcolor=colors.page,
+                **own,
+            )
         )
     return data, marks, shapes
 
@@ -204,6 +215,8 @@ def off_policy(colors: Palette, columns: Sequence[Column], *, exact: float, true
             line={"color": colors.ink, "width": 1.5, "dash": "dash"},
         )
     ]
+    below = {"xref": "paper", "yref": "paper", "yanchor": "top", "yshift": -24}
+    notes.append(note(t("chart.kl.outline"), 0.5, 0, colors.muted, size=13, **below))
     axes: dict[str, Any] = {}
     reach = _reach([true, *(c.gradient for c in columns)])
     events = [chr(ord("A") + i) for i in range(len(true))]
@@ -232,7 +245,7 @@ def off_policy(colors: Palette, columns: Sequence[Column], *, exact: float, true
         data,
         layout(
             colors, height=480, barmode="overlay", annotations=notes, shapes=shapes,
-            margin={"l": 8, "r": 8, "t": 52, "b": 8},
+            margin={"l": 8, "r": 8, "t": 52, "b": 44},
             xaxis=axis(colors, visible=False, range=[-0.5, len(columns) - 0.5], domain=[0, 1], anchor="y"),
             yaxis=axis(colors, t("axis.kl_mean", name=name), domain=[0.54, 1.0], range=[low, high], nticks=5,
                        anchor="x"),
@@ -253,6 +266,6 @@ def _facet(
         },
         {
             **on, "y": floats(own), "width": 0.5, "customdata": [signed(v, 4) for v in own],
-            "marker": {"color": [colors.sign(v) for v in own]}, "hovertemplate": t("hover.grad.expected"),
+            "marker": {"color": colors.reference}, "hovertemplate": t("hover.grad.expected"),
         },
     ]  # fmt: skip

@@ -13,6 +13,7 @@ from app.words import t
 if TYPE_CHECKING:
     from app.explain.kl import Refresh
 
+LOWEST = 0.045  # where the lowest panel ends, as a part of the height
 MOST_RULES = 40  # refreshes that are marked: more would be a grey wall
 
 
@@ -35,7 +36,7 @@ def refresh(colors: Palette, one: Refresh) -> Figure:
     shapes = _refreshes(colors, one)
     for k, (values, title) in enumerate(panels):
         suffix = "" if k == 0 else str(k + 1)
-        domain = [1 - (k + 1) / 3 + 0.045, 1 - k / 3 - 0.02]
+        domain = [1 - (k + 1) / 3 + LOWEST, 1 - k / 3 - 0.02]
         shown = np.round(values, 6)
         axes[f"yaxis{suffix}"] = axis(colors, title, domain=domain, nticks=4, range=_range(shown, k > 0))
         for own, tint, dash, name in zip(shown.tolist(), tints, dashes, names, strict=True):
@@ -58,12 +59,17 @@ def refresh(colors: Palette, one: Refresh) -> Figure:
     return figure(
         data,
         layout(
-            colors, height=540, annotations=[note(marks, 0, 1, colors.ink, size=14, **place)], shapes=shapes,
-            margin={"l": 8, "r": 12, "t": 36, "b": 8},
+            colors, height=556, shapes=shapes, margin={"l": 8, "r": 12, "t": 54, "b": 8},
+            annotations=[note(f"{marks}<br>{_small(colors)}", 0, 1, colors.ink, size=14, align="left", **place)],
             xaxis=axis(colors, t("axis.kl_step"), anchor="y3", range=[0, one.steps], zeroline=False),
             **axes,
         ),
     )  # fmt: skip
+
+
+def _small(colors: Palette) -> str:
+    """Return what the thin lines are."""
+    return f"<span style='color:{colors.muted}'>{t('chart.kl.refreshes')}</span>"
 
 
 def _range(values: np.ndarray, from_zero: bool) -> list[float]:
@@ -74,4 +80,4 @@ def _range(values: np.ndarray, from_zero: bool) -> list[float]:
 
 def _refreshes(colors: Palette, one: Refresh) -> list[dict[str, Any]]:
     steps = one.refreshes if len(one.refreshes) <= MOST_RULES else []
-    return [rule(colors, x0=step, x1=step, yref="paper", y0=0, y1=1) for step in steps]
+    return [rule(colors, x0=step, x1=step, yref="paper", y0=LOWEST, y1=1) for step in steps]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.figures.base import Figure, Palette, axis, figure, floats, layout, note, rule, safe
+from app.figures.base import Figure, Palette, axis, figure, floats, layout, note, rule, safe, text_on
 from app.lens import Parts
 from app.numbers import plain, signed
 from app.words import t
@@ -102,46 +102,39 @@ def rules(
 ) -> Figure:
     """Return each rule as a bar of the completions' total weights; `totals` (rules, G), `losses` one for each rule."""
     rows = [f"<b>{name}</b>" if r == chosen else name for r, name in enumerate(names)]
-    data = []
-    for i in range(totals.shape[1]):
-        labels = [plain(v, 3) if v > 0.09 * totals.sum(axis=1).max() else "" for v in totals[:, i]]
-        data.append(
-            {
-                "type": "bar", "orientation": "h", "y": rows, "x": floats(totals[:, i]), "text": labels,
-                "textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "constraintext": "none",
-                "textfont": {"size": 13, "color": "#FFFFFF"},
-                "marker": {"color": colors.sign(advantages[i]), "line": {"width": 2, "color": colors.page},
-                           "opacity": [1.0 if r == chosen else 0.78 for r in range(len(names))]},
-                "customdata": [[i + 1, plain(v, 4)] for v in totals[:, i]], "hovertemplate": t("hover.total"),
-            }
-        )  # fmt: skip
     ends = totals.sum(axis=1)
+    place: dict = {"xanchor": "left", "xshift": 10, "bgcolor": colors.page}
     notes = [
-        note(
-            t("chart.loss", value=signed(loss)),
-            float(end),
-            name,
-            colors.ink,
-            size=14,
-            xanchor="left",
-            xshift=10,
-            bgcolor=colors.page,
-        )
+        note(t("chart.loss", value=signed(loss)), float(end), name, colors.ink, size=14, **place)
         for name, end, loss in zip(rows, ends, losses, strict=True)
     ]
     return figure(
-        data,
+        [_segment(colors, rows, i, totals, advantages[i], chosen) for i in range(totals.shape[1])],
         layout(
-            colors,
-            height=110 + 66 * len(names),
-            barmode="stack",
-            bargap=0.3,
-            annotations=notes,
+            colors, height=110 + 66 * len(names), barmode="stack", bargap=0.3, annotations=notes,
             xaxis=axis(colors, t("axis.total_weight"), range=[0, 1.28 * float(max(ends.max(), 1e-9))]),
             yaxis=axis(colors, autorange="reversed", showgrid=False, ticksuffix="  ",
                        tickfont={"size": 13, "color": colors.ink}),
         ),
     )  # fmt: skip
+
+
+def _segment(
+    colors: Palette, rows: Sequence[str], index: int, totals: np.ndarray, advantage: float, chosen: int
+) -> dict:
+    """Return one completion's part of every bar, its number in it where it fits; the chosen rule is in full colour."""
+    values, tint = totals[:, index], colors.sign(advantage)
+    shares = [1.0 if r == chosen else 0.78 for r in range(len(rows))]
+    widest = totals.sum(axis=1).max()
+    return {
+        "type": "bar", "orientation": "h", "y": list(rows), "x": floats(values),
+        "text": [plain(v, 3) if v > 0.09 * widest else "" for v in values], "textposition": "inside",
+        "insidetextanchor": "middle", "textangle": 0, "constraintext": "none",
+        "textfont": {"size": 13, "color": [text_on(tint, share, page=colors.page) for share in shares]},
+        "marker": {"color": tint, "opacity": shares,
+                   "line": {"width": 2 if totals.shape[1] <= 16 else 0.5, "color": colors.page}},
+        "customdata": [[index + 1, plain(v, 4)] for v in values], "hovertemplate": t("hover.total"),
+    }  # fmt: skip
 
 
 def parts(colors: Palette, names: Sequence[str], split: Parts, *, span: str) -> Figure:
