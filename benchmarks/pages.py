@@ -69,7 +69,7 @@ CASES = (
     Case("clip", "clip", "r", ".st-key-picture-clip .scatterlayer .point"),
     Case("kl", "kl", "d", ".st-key-picture-kl .scatterlayer .point"),
     Case("reduction", "reduction", "length:0", ".st-key-picture-reduction .barlayer .point"),
-    Case("loss", "loss", "beta", ".st-key-picture-loss .barlayer .point"),
+    Case("loss", "loss", "beta", ".st-key-picture-loss-totals .barlayer .point"),
     Case("gradients", "gradients", "pi:0", ".js-plotly-plot .plot .point"),
     Case("ppo", "ppo", "lam", ".js-plotly-plot .plot .point"),
     Case("sampling", "sampling", "rates:1", ".js-plotly-plot .plot .point"),
