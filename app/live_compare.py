@@ -164,7 +164,7 @@ def pictures(source: Reader, ids: Sequence[str], *, going: bool) -> None:
     made = (by, palette.page, language(), which, tuple(names))
     figure = looks[0].once(("compare", *made), lambda: _figure(palette, names, tracks, by, ids))
     live_plot(figure, key="live-overlay", version=made, alt=_alt(names, by))
-    table(names, tracks, by)
+    table(short_names([look.run for look in looks]) or names, tracks, by)
 
 
 def _figure(palette: Any, names: Sequence[str], tracks: Sequence[Track], by: str, ids: Sequence[str]) -> Any:
@@ -188,6 +188,12 @@ def legend(runs: Sequence[RunInfo]) -> list[str]:
         words = ", ".join(setting_words(name, value) for name, value in own.items())
         found.append(" · ".join(filter(None, (run.name, words))) or live_runs.title(run))
     return [text if found.count(text) == 1 else f"{i}. {text}" for i, text in enumerate(found, start=1)]
+
+
+def short_names(runs: Sequence[RunInfo]) -> list[str]:
+    """Return the names that the runs were given, which take less room than a legend; [] unless each has its own."""
+    found = [run.name for run in runs]
+    return found if all(found) and len(set(found)) == len(found) else []
 
 
 def warn(looks: Sequence[Look]) -> None:

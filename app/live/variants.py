@@ -73,7 +73,7 @@ def _remove(row: int) -> None:
 def _row(base: RunConfig, row: int, number: int, *, removable: bool) -> Variant:
     """Draw a row: its name, what it changes, the new values, and the way to take it out."""
     _begin(base, row)
-    name, changes, values, out = st.columns([1.2, 1.7, 3, 0.35], vertical_alignment="bottom", gap="small")
+    name, changes, values, out = st.columns([1.1, 2.2, 2.7, 0.35], vertical_alignment="bottom", gap="small")
     called = name.text_input(
         t("compare.variant", number=number), key=key_of(row, "name"), max_chars=NAME_LENGTH, persist_state="session",
         help=t("compare.variant_help"),

@@ -265,3 +265,25 @@ def test_a_token_belongs_to_the_step_that_ends_at_it_or_next(ends):
         assert (words == "–") == (not later)
         if later:
             assert words == f"{list(ends).index(later[0]) + 1} of {len(ends)}, paid {ends[later[0]]}"
+
+
+@pytest.mark.parametrize("recipe", ["trl_grpo", "dr_grpo_paper"])
+def test_the_formula_of_an_advantage_adds_up_the_steps_that_are_left(supervised, recipe):
+    groups = supervised[1]
+    step = step_loss({"groups": groups}, CONFIG.changed(recipe=recipe, supervision="process"))
+    index = thoughtful(groups)
+    lens, group = step.lens(index, BEFORE), groups[index]
+    rewards = np.concatenate([*map(np.asarray, group["step_rewards"])])
+    scale = 1.0 if lens.spec.scale == "none" else rewards.std(ddof=lens.spec.ddof) + lens.spec.eps
+    if recipe != "trl_grpo":  # what was recorded is the advantage of the run's own recipe
+        assert r"(r_j - \bar r)" in walk.step_lines(lens, walk.chain(lens, 0, 0))[0]
+        return
+    for completion, ends in enumerate(group["step_ends"]):
+        for position in range(group["lengths"][completion]):
+            pairs = zip(ends, group["step_rewards"][completion], strict=True)
+            terms = [(reward - rewards.mean()) / scale for end, reward in pairs if end >= position]
+            said = "".join(walk.lines(lens, walk.chain(lens, completion, position))[:2])
+            assert rf"A_{{{completion + 1},{position + 1}}} &= \sum_{{j:\, e_j \ge {position + 1}}}" in said
+            assert f"= {sum(terms):+.3f}" in said
+            written = "".join(f"{term:+.3f}" for term in terms).removeprefix("+")
+            assert len(terms) < 2 or written in said
