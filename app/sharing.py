@@ -14,9 +14,10 @@ from app.words import t
 OFFERED = tuple(part for part in PARTS if part != "menu")
 LARGE = """html { font-size: 20px !important; }
 [data-testid="stMainBlockContainer"] { max-width: 96rem !important; }
-[data-testid="stLatex"] { container-type: inline-size; }
-[data-testid="stLatex"] .katex-display { font-size: clamp(15px, 2.7cqi, 20px); }
-[data-testid="stMetricLabel"] * { white-space: normal !important; overflow: visible !important; }"""
+@media (max-width: 1600px) { [data-testid="stMain"] .katex-display { font-size: 17px; } }
+@media (max-width: 1420px) { [data-testid="stMain"] .katex-display { font-size: 15px; } }
+[data-testid="stMetricLabel"] *, [data-testid="stMetricValue"] * { white-space: normal !important; }
+[data-testid="stMetricLabel"] * { overflow: visible !important; }"""
 """Larger type, as long as a formula and the name of a number are not cut off by it."""
 GONE = "{ display: none !important; }"
 READABLE = '[data-testid="stWidgetLabel"] p {{ color: {ink} !important; opacity: 1 !important; }}'

@@ -28,7 +28,8 @@ def totals(colors: Palette, policy: np.ndarray, kl: np.ndarray, up: np.ndarray, 
     ]
     places = range(len(names)) if len(names) <= 12 else ()
     notes = [_above(colors, i, policy[i], kl[i], added[i]) for i in places]
-    notes += [_mark(colors, i, side[i]) for i in places for side in (up, down) if abs(side[i]) > 5e-4]
+    least = 0.01 * float(np.max(np.abs([up, down]), initial=0.0))  # next to the others not to be seen
+    notes += [_mark(colors, i, side[i]) for i in places for side in (up, down) if abs(side[i]) > least]
     return figure(
         data,
         layout(

@@ -229,10 +229,10 @@ def _named_points(
 
 
 def _optimum_names(colors: Palette, one: Optimum) -> list[dict[str, Any]]:
-    top = {"size": 14, "xanchor": "left", "yanchor": "bottom", "yshift": 8, **PAPER}
+    names = (("chart.reference_policy", colors.reference), ("chart.optimal_policy", colors.current))
+    text = "   ".join(f'<span style="color:{color}">■</span> {t(key)}' for key, color in names)
     return [
-        note(t("chart.reference_policy"), 0, 1, colors.reference_text, **top),
-        note(t("chart.optimal_policy"), 0, 1, colors.current, xshift=124, **top),
+        note(text, 0, 1, colors.ink, size=14, xanchor="left", yanchor="bottom", yshift=8, **PAPER),
         note(t("chart.distance", value=signed(one.level)), 0, 0.475, colors.muted, size=13, xanchor="left",
              yanchor="bottom", **PAPER),
     ]  # fmt: skip

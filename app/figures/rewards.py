@@ -130,7 +130,7 @@ def _completions(colors: Palette, lengths: np.ndarray, values: np.ndarray, *, en
         else:
             near.append([int(i)])
     names = {
-        "type": "scatter", "mode": "text", "hoverinfo": "skip", "cliponaxis": False, "textposition": "top center",
+        "type": "scatter", "mode": "text", "hoverinfo": "skip", "cliponaxis": False, "textposition": "top right",
         "x": [float(np.mean(lengths[own])) for own in near], "y": [float(values[own].max()) + 0.02 for own in near],
         "text": [", ".join(str(i + 1) for i in sorted(own)) for own in near],
         "textfont": {"size": 13, "color": colors.ink},

@@ -169,11 +169,9 @@ def _ratio_bars(colors: Palette, names: Sequence[str], shown: np.ndarray) -> Tra
 
 
 def _pair_names(colors: Palette) -> list[dict[str, Any]]:
-    return [
-        note(f'<span style="color:{color}">■</span> {t(key)}', 0, 1, colors.ink, size=13, xanchor="left",
-             yanchor="bottom", xshift=shift, yshift=8, **PAPER)
-        for key, color, shift in (("chart.trained", colors.current, 0), ("chart.sampled", colors.old, 150))
-    ]  # fmt: skip
+    names = (("chart.trained", colors.current), ("chart.sampled", colors.old))
+    text = "   ".join(f'<span style="color:{color}">■</span> {t(key)}' for key, color in names)
+    return [note(text, 0, 1, colors.ink, size=13, xanchor="left", yanchor="bottom", yshift=8, **PAPER)]
 
 
 def _never_drawn(colors: Palette, names: Sequence[str], sampled: np.ndarray, height: float) -> list[dict[str, Any]]:

@@ -393,7 +393,7 @@ def test_make_this_change_takes_the_alternative_over(open_page):
 
 def test_settings_come_from_the_recipes_and_name_their_source():
     rows = {row["source"]: row for row in settings.rows()}
-    deepseek = next(row for source, row in rows.items() if "DeepSeekMath" in source)
+    deepseek = next(row for source, row in rows.items() if "2402.03300" in source)  # DeepSeekMath
     wanted = {"learning_rate": "1e-6", "beta": "0.04", "group_size": "64", "max_completion_length": "1024"}
     assert wanted.items() <= deepseek.items()
     assert (deepseek["batch_size"], deepseek["inner_epochs"]) == ("1024", "1")

@@ -80,12 +80,12 @@ def reports_table(reports: dict[str, GradientReport]) -> None:
     columns = {
         name: st.column_config.TextColumn(t(f"grad.column.{name}"), help=t(f"grad.column.{name}.help"), width=width)
         for name, width in (
-            ("estimator", 200),
-            ("cosine", 66),
-            ("scale", 66),
-            ("bias", 66),
-            ("variance", 76),
-            ("signal", 62),
+            ("estimator", 216),
+            ("cosine", 62),
+            ("scale", 62),
+            ("bias", 62),
+            ("variance", 72),
+            ("signal", 58),
         )
     }
     st.dataframe(frame, key="grad-reports", hide_index=True, column_config=columns, height="content")
