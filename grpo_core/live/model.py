@@ -28,6 +28,17 @@ CHARACTERS = string.digits + string.ascii_lowercase + " :,=+-*?.|"
 POSITIONS = 96
 
 
+def prompt_text(tokenizer: Any, prompt: str) -> str:
+    """The text that the model continues: the prompt in the model's chat template, or after its start-of-text token.
+
+    What looks like a control token inside a prompt is read as one: prompts are the user's own.
+    """
+    if getattr(tokenizer, "chat_template", None):
+        message = [{"role": "user", "content": prompt}]
+        return str(tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True))
+    return (tokenizer.bos_token or "") + prompt
+
+
 @dataclass(frozen=True)
 class Policy:
     """A causal language model with its tokenizer, on its device."""
@@ -44,14 +55,8 @@ class Policy:
         return tuple(self.tokenizer.convert_ids_to_tokens(range(len(self.tokenizer)))) if fused else None
 
     def prompt_text(self, prompt: str) -> str:
-        """The text that the model continues: the prompt in the model's chat template, or after its start-of-text token.
-
-        What looks like a control token inside a prompt is read as one: prompts are the user's own.
-        """
-        if getattr(self.tokenizer, "chat_template", None):
-            message = [{"role": "user", "content": prompt}]
-            return str(self.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True))
-        return (self.tokenizer.bos_token or "") + prompt
+        """As the function of this name, with the policy's tokenizer."""
+        return prompt_text(self.tokenizer, prompt)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize texts as they stand, straight through the Rust tokenizer: its wrapper takes five times longer."""

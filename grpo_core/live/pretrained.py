@@ -10,7 +10,7 @@ from grpo_core.live.config import RunConfig
 from grpo_core.live.estimates import estimate, known_model, work_of
 from grpo_core.live.machine import host_memory
 from grpo_core.live.memory import out_of_memory
-from grpo_core.live.model import Policy
+from grpo_core.live.model import Policy, prompt_text
 from grpo_core.live.sources import Source, find_source
 from grpo_core.live.tasks import Task
 from grpo_core.messages import InputError, Message
@@ -38,7 +38,9 @@ def load_pretrained(source: Source, dtype: torch.dtype) -> tuple[Any, Any]:
             remedy=_FOLDER,
         ) from None
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(source.place, dtype=dtype, **options)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            source.place, dtype=dtype, output_loading_info=True, **options
+        )
     except Exception as error:
         if out_of_memory(error):
             raise InputError(
@@ -50,6 +52,15 @@ def load_pretrained(source: Source, dtype: torch.dtype) -> tuple[Any, Any]:
             error=_said(error),
             remedy=_FOLDER,
         ) from None
+    model, told = loaded
+    if told["missing_keys"]:
+        raise InputError(
+            "the weights of {name!r} are not those of the model that its config.json describes ({count} are missing, "
+            "{first!r} first): save it anew",
+            name=source.name,
+            count=len(told["missing_keys"]),
+            first=min(told["missing_keys"]),
+        )
     _prepare(model, tokenizer, source)
     return model, tokenizer
 
@@ -69,6 +80,7 @@ def _prepare(model: Any, tokenizer: Any, source: Source) -> None:
         )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    _check_template(tokenizer, source)
     rows = model.get_input_embeddings().num_embeddings
     if len(tokenizer) > rows:
         raise InputError(
@@ -78,6 +90,18 @@ def _prepare(model: Any, tokenizer: Any, source: Source) -> None:
             tokens=len(tokenizer),
             rows=rows,
         )
+
+
+def _check_template(tokenizer: Any, source: Source) -> None:
+    """Try the chat template, which is a program of the model's own."""
+    try:
+        prompt_text(tokenizer, "1 + 1 =")
+    except Exception as error:
+        raise InputError(
+            "the chat template of {name!r} cannot be used ({error}): mend or remove it in the tokenizer's files",
+            name=source.name,
+            error=_said(error),
+        ) from None
 
 
 def needs(package: str, purpose: str) -> None:

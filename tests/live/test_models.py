@@ -131,7 +131,10 @@ def test_a_folder_trains(llama_folder):
     assert events[-1]["state"] == "finished"
 
 
-@pytest.mark.parametrize("broken", ["config", "weights", "tokenizer", "eos", "tokenizer of another model", "encoder"])
+BROKEN = ("config", "weights", "tokenizer", "eos", "tokenizer of another model", "encoder", "template", "other weights")
+
+
+@pytest.mark.parametrize("broken", BROKEN)
 def test_an_unreadable_model_says_what_is_wrong_and_what_to_do(llama_folder, broken):
     expected = "give a folder that transformers has saved"
     if broken == "config":
@@ -151,6 +154,13 @@ def test_an_unreadable_model_says_what_is_wrong_and_what_to_do(llama_folder, bro
     elif broken == "tokenizer of another model":
         saved(llama_folder, LlamaForCausalLM(LlamaConfig(**{**LLAMA, "vocab_size": 40})))
         expected = "54 tokens, 40 embeddings"
+    elif broken == "template":
+        (llama_folder / "chat_template.jinja").write_text("{{ nothing.at.all() }}")
+        expected = "mend or remove it"
+    elif broken == "other weights":  # transformers would fill in random ones
+        path = llama_folder / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "num_hidden_layers": 3}))
+        expected = "are missing, 'model.layers.2"
     else:
         settings = json.loads((llama_folder / "config.json").read_text())
         (llama_folder / "config.json").write_text(json.dumps({**settings, "model_type": "vit"}))
