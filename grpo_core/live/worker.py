@@ -177,6 +177,28 @@ def stand_by(store: RunStore) -> str:
     return run_id
 
 
+class Messages:
+    """A stream that drops what it cannot write: on a full disk a message must not end the training."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write what there is room for."""
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush what there is room for."""
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the stream's."""
+        return getattr(self._stream, name)
+
+
 def _say_beside(store: RunStore, run_id: str) -> None:
     """Write this process's messages into the run's own file beside the store from now on."""
     if store.folder is None:
@@ -193,6 +215,7 @@ def main() -> int:
     parser.add_argument("--standby", action="store_true", help="load everything and read the run's name from stdin")
     parser.add_argument("--store", required=True, help="URL of the run store")
     options = parser.parse_args()
+    sys.stdout, sys.stderr = Messages(sys.stdout), Messages(sys.stderr)  # type: ignore[assignment]
     try:
         store = RunStore(options.store)
         run_id = stand_by(store) if options.standby else options.run_id

@@ -2,9 +2,11 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 import torch
@@ -134,6 +136,27 @@ def test_a_worker_takes_no_run_that_is_not_waiting(store):
     assert done.returncode == 1
     assert "is not waiting for a worker" in done.stderr
     assert store.run(run_id).state == "stopped"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a file that is always full")
+def test_a_worker_that_cannot_even_write_its_messages_waits_for_room_and_loses_nothing(store, tmp_path):
+    run_id = store.create_run(RunConfig(steps=4, pace=None, **QUICK))
+    full = (
+        "CREATE TRIGGER full BEFORE INSERT ON events WHEN NEW.step > 1 BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
+    )
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as db:
+        db.execute(full)
+    command = [sys.executable, "-m", "grpo_core.live.worker", run_id, "--store", store.url]
+    with open("/dev/full", "w") as nowhere:
+        process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere)
+    until(lambda: store.run(run_id).step == 1)
+    time.sleep(2.5)  # so long that it has tried again
+    assert process.poll() is None
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as db:
+        db.execute("DROP TRIGGER full")
+    assert ended(store, run_id).state == "finished"
+    assert [row["step"] for row in store.metrics(run_id) if row["event"] == "step"] == [1, 2, 3, 4]
+    process.wait(timeout=PATIENCE)
 
 
 def test_a_store_that_comes_back_loses_nothing(tmp_path, capsys):
