@@ -201,7 +201,7 @@ def _columns(group: Mapping[str, Any]) -> dict[str, Any]:
     text, number = st.column_config.TextColumn, st.column_config.NumberColumn
     return {
         "number": number(t("live.column.number"), width=40),
-        "completion": text(t("live.column.completion"), width=270 if "step_ends" in group else "large"),
+        "completion": text(t("live.column.completion"), width=270 if step_ends(group) else "large"),
         "reward": text(t("live.column.reward"), width=84, alignment="right"),
         **{f"part-{name}": text(_part(name), width=84, alignment="right") for name in group["reward_parts"]},
         "advantage": number(t("live.column.advantage"), format="%+.3f", width=92),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,10 +73,18 @@ def heat_of(name: str, values: np.ndarray) -> Heat:
 def step_ends(group: Mapping[str, Any]) -> list[dict[int, str]]:
     """Return, for each completion, the last token of every step with what the step was paid, as text.
 
-    [] where completions were not judged in steps.
+    [] where completions were not judged in steps, or what a file says of the steps does not fit its completions.
     """
-    both = zip(group.get("step_ends") or (), group.get("step_rewards") or (), strict=True)
-    return [dict(sorted(zip(ends, map(short, rewards), strict=True))) for ends, rewards in both]
+    ends, rewards = group.get("step_ends") or (), group.get("step_rewards") or ()
+    try:
+        found = [_paid(*both) for both in zip(ends, rewards, strict=True)]
+    except (TypeError, ValueError):
+        return []
+    return found if len(found) == len(group["completions"]) else []
+
+
+def _paid(ends: Sequence[int], rewards: Sequence[float]) -> dict[int, str]:
+    return dict(sorted((int(end), short(reward)) for end, reward in zip(ends, rewards, strict=True)))
 
 
 def step_words(ends: Mapping[int, str], position: int) -> str:

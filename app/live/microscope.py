@@ -93,7 +93,7 @@ def _looks(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
 def _table_words(group: Mapping[str, Any]) -> dict[str, str]:
     """Return the words of the table; those of steps where the completions were judged in steps."""
     words = {word: t(f"tokens.{word}") for word in ("earlier", "later", "empty", "saturated", "masked")}
-    if "step_ends" in group:
+    if step_ends(group):
         words |= {"step_end": t("live.heat.step_end"), "steps": t("live.heat.steps")}
     return words
 

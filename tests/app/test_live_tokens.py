@@ -13,7 +13,7 @@ import pytest
 from app import walk
 from app.figures.base import DARK, LIGHT
 from app.figures.live_tokens import MOST, probabilities
-from app.live.heat import QUANTITIES, fact_rows, heat_of, step_words, values_of
+from app.live.heat import QUANTITIES, fact_rows, heat_of, step_ends, step_words, values_of
 from app.live.tokens import AFTER, BEFORE, step_loss
 from app.words import LANGUAGES, catalogue, sections
 from grpo_core import RECIPES, loss_terms
@@ -287,3 +287,10 @@ def test_the_formula_of_an_advantage_adds_up_the_steps_that_are_left(supervised,
             assert f"= {sum(terms):+.3f}" in said
             written = "".join(f"{term:+.3f}" for term in terms).removeprefix("+")
             assert len(terms) < 2 or written in said
+
+
+@pytest.mark.parametrize("ends", [[[0]], [[0], [0, 1]], [["x"], [0]], [None, [0]], 5, "ab"])
+def test_steps_that_do_not_fit_the_completions_are_left_out(ends):
+    assert step_ends({"completions": ["a", "b"], "step_ends": ends, "step_rewards": [[1.0], [0.0]]}) == []
+    whole = {"completions": ["a", "b"], "step_ends": [[1, 0], [0]], "step_rewards": [[1.0, 0.0], [0.5]]}
+    assert step_ends(whole) == [{0: "0", 1: "1"}, {0: "0.5"}]
