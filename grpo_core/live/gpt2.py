@@ -39,9 +39,9 @@ class Gpt2Engine(PackedEngine):
 
     def __init__(self, model: Any) -> None:
         body, config = model.transformer, model.config
-        self.heads, self.shared = config.n_head, 1
+        self.heads, self.shared, self.size = config.n_head, 1, config.n_embd // config.n_head
         self.shape = (config.n_embd,)
-        self.scale = (config.n_embd // self.heads) ** -0.5
+        self.scale = self.size**-0.5
         self.epsilon = config.layer_norm_epsilon
         self.activation = _ACTIVATIONS[config.activation_function]
         self.embedding, self.places = body.wte.weight, body.wpe.weight

@@ -35,7 +35,7 @@ class LlamaEngine(PackedEngine):
         body, config = model.model, model.config
         self.heads = config.num_key_value_heads
         self.shared = config.num_attention_heads // self.heads
-        self.scale = body.layers[0].self_attn.scaling
+        self.size, self.scale = body.layers[0].self_attn.head_dim, body.layers[0].self_attn.scaling
         self.epsilon = config.rms_norm_eps
         self.rotary = body.rotary_emb
         self.embedding, self.norm, self.head = body.embed_tokens.weight, body.norm.weight, model.lm_head.weight

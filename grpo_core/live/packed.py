@@ -20,9 +20,6 @@ from grpo_core.live.engines import Completions, Prompts
 
 BLOCKED = -1e30
 """Added to the score of a key that must not be seen; finite, so that a padded query gives no NaN."""
-TOGETHER = 6.0
-"""How many times the scores a group's common sequence may have before its completions stand apart: fewer operations
-are worth more scores, up to here."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +73,14 @@ class State:
 
 
 class PackedEngine(ABC):
-    """An engine for one architecture. heads: of keys and values; shared: how many query heads each of them serves."""
+    """An engine for one architecture.
+
+    heads: of keys and values; shared: how many query heads each of them serves; size: of a head.
+    """
 
     heads: int
     shared: int
+    size: int
     scale: float
 
     @abstractmethod
@@ -156,7 +157,7 @@ class PackedEngine(ABC):
 
     def plan(self, prompts: Prompts, completions: Completions) -> Plan:
         """Pack prompts and completions."""
-        return make_plan(prompts, completions)
+        return make_plan(prompts, completions, heads=self.heads * self.shared, size=self.size)
 
     def logps(self, plan: Plan, *, temperature: float = 1.0) -> Tensor:
         """Forward the packed matrix; only the rows whose logits count go through the last block's MLP."""
@@ -234,15 +235,15 @@ class _Rows:
         return torch.from_numpy(numbers).to(self.prompts.ids.device)
 
 
-def make_plan(prompts: Prompts, completions: Completions) -> Plan:
-    """Work out the packed layout of a batch; see Plan."""
+def make_plan(prompts: Prompts, completions: Completions, *, heads: int, size: int) -> Plan:
+    """Work out the packed layout of a batch for a model with heads of that size; see Plan."""
     (count, length), width = prompts.ids.shape, completions.tokens.shape[1]
     chosen, same = completions.distinct
     first, fed = chosen.cpu().numpy(), (completions.lengths[chosen] - 1).cpu().numpy()
     row = np.repeat(np.arange(len(fed)), fed)
     place = np.arange(len(row)) - (fed.cumsum() - fed)[row]
     rows = _Rows(prompts, first // completions.group_size, fed, row, place)
-    blocks, back = _layout(rows)
+    blocks, back = _layout(rows, heads, size)
     tokens, at = completions.tokens.flatten(), rows.tensor(first[row] * width + place)
     start = rows.tensor(rows.group[row])
     packed, ends = np.arange(len(row)), np.arange(1, count + 1) * length - 1
@@ -262,13 +263,19 @@ def make_plan(prompts: Prompts, completions: Completions) -> Plan:
     )
 
 
-def _layout(rows: _Rows) -> tuple[tuple[Block, ...], Tensor]:
-    """Lay attention out: a group in one sequence, unless that has far too many scores that count for nothing."""
+def _layout(rows: _Rows, heads: int, size: int) -> tuple[tuple[Block, ...], Tensor]:
+    """Lay attention out: a group in one sequence, unless its scores of completions among each other are too many."""
     count, length = rows.prompts.ids.shape
     sizes = np.bincount(rows.group, weights=rows.fed, minlength=count).astype(np.int64)
     width, longest = int(rows.fed.max()), length + int(sizes.max())
-    apart = count * length**2 + len(rows.fed) * width * (length + width)
-    return _together(rows, sizes, longest) if count * longest**2 <= TOGETHER * apart else _apart(rows, width)
+    blocks = [(count, length, length), (len(rows.fed), width, length + width)]
+    pays = attention_cost([(count, longest, longest)], heads, size) <= attention_cost(blocks, heads, size)
+    return _together(rows, sizes, longest) if pays else _apart(rows, width)
+
+
+def attention_cost(blocks: Sequence[tuple[int, int, int]], heads: int, size: int) -> int:
+    """Numbers that attention in blocks (S, Lq, Lk) handles: scores, queries, and keys and values; near to its time."""
+    return sum(heads * s * (lq * lk + size * (lq + 2 * lk)) for s, lq, lk in blocks)
 
 
 def _together(rows: _Rows, sizes: np.ndarray, longest: int) -> tuple[tuple[Block, ...], Tensor]:

@@ -41,6 +41,11 @@ def small_llama(policy, **changes):
     return Policy(LlamaForCausalLM(config).eval(), policy.tokenizer, policy.device)
 
 
+def lay_out(monkeypatch, *, together):
+    """Let attention take one layout whatever it costs: one block costs less than two, or more."""
+    monkeypatch.setattr(packed, "attention_cost", lambda blocks, *_: len(blocks) if together else -len(blocks))
+
+
 @pytest.fixture(params=["gpt2", "llama"])
 def either(request, policy):
     """A model of each architecture that is written out."""
@@ -85,7 +90,7 @@ def test_both_paths_sample_the_same_tokens(either, any_prompts, draw, temperatur
 def test_shared_prompts_give_the_values_and_gradients_of_full_rows(
     either, any_prompts, draw, path, temperature, monkeypatch
 ):
-    monkeypatch.setattr(packed, "TOGETHER", 0.0 if path == "apart" else 100.0)
+    lay_out(monkeypatch, together=path == "together")
     engine = make_engine(either, general=path == "general")
     rollout = draw(any_prompts, temperature=temperature, seed=1, engine=engine)
     plan = engine.plan(any_prompts, rollout.completions)
@@ -107,9 +112,9 @@ def test_completions_stand_apart_where_their_group_would_make_a_long_sequence(po
     assert [len(plan.blocks) for plan in plans] == [1, 2]
 
 
-@pytest.mark.parametrize("together", [0.0, 100.0])
+@pytest.mark.parametrize("together", [True, False])
 def test_completions_of_one_token_need_no_second_forward(policy, prompts, together, monkeypatch):
-    monkeypatch.setattr(packed, "TOGETHER", together)
+    lay_out(monkeypatch, together=together)
     completions = Completions(torch.full((12, 1), policy.tokenizer.eos_token_id), torch.ones(12).long(), 2)
     full = plain_logps(policy, prompts, completions)
     for general in (False, True):
