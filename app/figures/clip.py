@@ -188,6 +188,7 @@ def drift(
 ) -> Figure:
     """Return how a small ratio at every token adds up: the trajectory ratio against the length."""
     low, high = min(float(trajectory.min()), token, 0.8), max(float(trajectory.max()), token, 1.25)
+    room = max(0.2, 0.12 * float(np.log10(high / low)))
     here = {"size": 13, "color": colors.ink, "line": {"width": 2, "color": colors.page}}
     return figure(
         [
@@ -200,7 +201,7 @@ def drift(
             colors, height=250, annotations=_drift_names(colors, lengths, token, at),
             xaxis=axis(colors, t("axis.tokens"), rangemode="tozero", zeroline=False),
             yaxis=axis(colors, t("axis.ratio_log"), type="log", **_labels(low, high),
-                       range=[float(np.log10(low)) - 0.2, float(np.log10(high)) + 0.2]),
+                       range=[float(np.log10(low)) - room, float(np.log10(high)) + room]),
         ),
     )  # fmt: skip
 
@@ -213,7 +214,7 @@ def _drift_names(colors: Palette, lengths: np.ndarray, token: float, at: tuple[i
         note(t("chart.trajectory", value=plain(at[1], 2)), at[0], float(np.log10(at[1])), colors.ink, size=14,
              xanchor=side, xshift=shift, yshift=-12 if falling else 12),
         note(t("chart.sequence", value=short(token)), float(lengths[-1]), float(np.log10(token)), colors.muted, size=13,
-             xanchor="right", yshift=12 if falling else -12, bgcolor=colors.page),
+             xanchor="right", yshift=12),
     ]  # fmt: skip
 
 
