@@ -352,11 +352,15 @@ def readouts(items: Sequence[Readout]) -> None:
         column.metric(t(key), item.text, help=t(f"{key}.help") if known(f"{key}.help") else None)
 
 
+ROOM_BELOW = r"\rule[-1.3em]{0pt}{0pt}"  # a row of fractions would touch the next one: its depth swallows the gap
+
+
 def formula(lines: Iterable[str]) -> None:
     """Draw a formula: with symbols, then with the numbers put in, then the result, aligned at the equals sign."""
     if hidden("formula"):
         return
-    latex(r"\begin{aligned}" + r"\\[0.45em] ".join(lines) + r"\end{aligned}")
+    rows = [row + ROOM_BELOW if r"\frac" in row or r"\sum" in row else row for row in lines]
+    latex(r"\begin{aligned}" + r"\\[0.45em] ".join(rows) + r"\end{aligned}")
 
 
 def latex(text: str) -> None:
