@@ -42,30 +42,33 @@ def evaluate(
     All answers come from one decode: each prompt is a group of samples + 1. The seed makes evaluations comparable,
     and apart from the run's own random numbers.
     """
-    size = samples + 1
-    greedy = torch.tensor([True, *[False] * samples] * len(problems), device=policy.device)
     rollout = sample(
         engine,
         encode(policy, [problem.prompt for problem in problems]),
-        group_size=size,
+        group_size=samples + 1,
         max_new_tokens=max_new_tokens,
         eos=policy.tokenizer.eos_token_id,
         generator=torch.Generator().manual_seed(seed),
         temperature=temperature,
-        greedy=greedy,
+        greedy=torch.tensor([True, *[False] * samples] * len(problems), device=policy.device),
     )
-    scores = _scores(policy, problems, rollout, judge)
-    greedy_scores = scores[::size]
+    return _measured(problems, _scores(policy, problems, rollout, judge), rollout.completions.lengths.tolist(), samples)
+
+
+def _measured(problems: Sequence[Problem], scores: list[Score], lengths: list[int], samples: int) -> dict[str, Any]:
+    """Every number of an evaluation from the scores and lengths of its answers, each prompt's greedy one first."""
+    size = samples + 1
+    greedy = scores[::size]
     sampled = [score for i, score in enumerate(scores) if i % size]
-    lengths = [n for i, n in enumerate(rollout.completions.lengths.tolist()) if i % size]
+    lengths = [n for i, n in enumerate(lengths) if i % size]
     unscored = sum(score.reward is None for score in scores)
     return {
-        **_greedy(greedy_scores),
+        **_greedy(greedy),
         **_sampled(sampled, samples),
         "mean_length": fmean(lengths),
         "samples": samples,
         **({"unscored": unscored} if unscored else {}),
-        "strata": _strata(problems, greedy_scores, sampled, lengths),
+        "strata": _strata(problems, greedy, sampled, lengths),
     }
 
 
