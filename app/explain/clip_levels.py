@@ -61,12 +61,12 @@ def _with(objective: Objective, constant: float) -> Objective:
 
 
 def group_pulls(lens: Lens) -> list[tuple[int, float]]:
-    """Return (length, pull of one token under GSPO) for each completion of the group that has an advantage."""
+    """Return (length, pull of one token that trains, under GSPO) for each completion that has a pull."""
     batch = GroupBatch.from_groups([lens.group], AdvantageSpec())
     sides = np.where(lens.advantages == 0, 0.0, np.sign(lens.advantages))
     own = GroupBatch(batch.logp, batch.old_logp, None, batch.mask, sides)
-    found = np.abs(len(sides) * token_gradients(own, PULLS["gspo"]).policy)
-    return [(n, float(found[i, 0])) for i, n in enumerate(lens.lengths) if n and sides[i] != 0]
+    found = np.abs(len(sides) * token_gradients(own, PULLS["gspo"]).policy).max(axis=1)  # all that train are alike
+    return [(n, float(found[i])) for i, n in enumerate(lens.lengths) if 0 < found[i] < np.inf]
 
 
 def pull_lines(own: Pulls) -> list[str]:

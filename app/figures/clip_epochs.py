@@ -101,7 +101,7 @@ def _ends(
 ) -> list[dict[str, Any]]:
     """Return each line's name at its right end: advantage, how many samples it stands for, its last ratio."""
     size = float(np.log10(span[1] / span[0]))
-    heights = [float(np.log10(both.clipped.ratios[-1, i])) for i, _ in shown]
+    heights = [float(np.log10(np.clip(both.clipped.ratios[-1, i], *span))) for i, _ in shown]
     notes = []
     for (i, count), y in zip(shown, _apart(heights, 0.095 * size), strict=True):
         a = float(both.advantages[i])

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from app import presets, snippets_clip
+from app import editing, link, presets, snippets_clip
 from app.explain import clip as curve
 from app.explain import clip_epochs, clip_levels, clip_regions, clip_surrogates
 from app.figures import clip_epochs as epoch_figures
@@ -83,6 +83,13 @@ def test_every_extreme_link_opens_in_every_picture(open_page, view):
         at = open_page("clip", {**extreme, "clip_view": view})
         sound(at)
         assert not at.warning
+
+
+def test_a_first_token_that_does_not_train_and_a_ratio_beyond_all_numbers_are_drawn(open_page):
+    group = editing.with_token(teaching_groups()["off-policy"], 0, 0, "mask", False)
+    group = editing.with_token(group, 1, 0, "logp", -9000.0)
+    for view in ({"clip_view": "levels", "levels_view": "weights"}, {"clip_view": "epochs", "mu": "16", "lr": "100"}):
+        sound(open_page("clip", {**link.to_query(link.View({}, "off-policy", group)), **view, "rest": "0.99"}))
 
 
 @pytest.mark.parametrize("group", ["all-right", "none-scored", "one-failure-in-eight", "cut-and-empty", "lengths-1-3"])
