@@ -65,9 +65,13 @@ def _column(colors: Palette, x: float, values: np.ndarray, *, digits: int) -> tu
 
 
 def _tail(text: str, limit: int = 24) -> str:
-    """Return the end of a completion, where its answer is, for a label."""
+    """Return the end of a completion, where its answer is, for a label; no word or tag is cut where a space is."""
     flat = " ".join(text.split()) or t("chart.empty")
-    return safe(flat if len(flat) <= limit else "…" + flat[1 - limit :])
+    if len(flat) <= limit:
+        return safe(flat)
+    end = flat[1 - limit :]
+    broken, _, whole = end.partition(" ")
+    return safe("…" + (whole if whole and len(broken) < limit // 2 else end))
 
 
 def _number(value: float | None) -> float:
