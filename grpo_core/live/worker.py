@@ -215,7 +215,7 @@ def main() -> int:
     parser.add_argument("--standby", action="store_true", help="load everything and read the run's name from stdin")
     parser.add_argument("--store", required=True, help="URL of the run store")
     options = parser.parse_args()
-    sys.stdout, sys.stderr = Messages(sys.stdout), Messages(sys.stderr)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = Messages(sys.stdout), Messages(sys.stderr)
     try:
         store = RunStore(options.store)
         run_id = stand_by(store) if options.standby else options.run_id
