@@ -187,60 +187,19 @@ class Column:
 
 def off_policy(colors: Palette, columns: Sequence[Column], *, exact: float, true: np.ndarray, name: str) -> Figure:
     """Return each weighting's mean value against the KL above, and below its mean gradient on the KL's (outlined)."""
-    width = 1.0 / len(columns)
-    values = [exact, 0.0, 1e-9, *(c.value for c in columns)]
-    room = 0.28 * (max(values) - min(values))
-    high, low = max(values) + room, min(values) - (room if min(values) < 0 else 0.0)
-    places = list(range(len(columns)))
-    data: list[dict[str, Any]] = [
-        {
-            "type": "bar", "x": places, "y": [c.value for c in columns], "width": 0.4,
-            "marker": {"color": colors.reference},
-            "hoverinfo": "skip",
-        }
-    ]  # fmt: skip
-    notes = [
-        note("╌ " + t("chart.kl.exact", value=plain(exact, 4)), 1.0, high, colors.ink, size=13, xref="paper",
-             xanchor="right", yanchor="top", xshift=-6),
-    ]  # fmt: skip
-    shapes = [
-        rule(
-            colors,
-            xref="paper",
-            x0=0,
-            x1=1,
-            y0=exact,
-            y1=exact,
-            layer="above",
-            line={"color": colors.ink, "width": 1.5, "dash": "dash"},
-        )
-    ]
-    below = {"xref": "paper", "yref": "paper", "yanchor": "top", "yshift": -24}
-    notes.append(note(t("chart.kl.outline"), 0.5, 0, colors.muted, size=13, **below))
-    axes: dict[str, Any] = {}
-    reach = _reach([true, *(c.gradient for c in columns)])
+    low, high = _value_range([exact, *(c.value for c in columns)])
     events = [chr(ord("A") + i) for i in range(len(true))]
+    data: list[dict[str, Any]] = [
+        {"type": "bar", "x": list(range(len(columns))), "y": [c.value for c in columns], "width": 0.4,
+         "marker": {"color": colors.reference}, "hoverinfo": "skip"}
+    ]  # fmt: skip
+    notes, shapes = _exact(colors, exact, high)
+    axes = _facet_axes(colors, len(columns), _reach([true, *(c.gradient for c in columns)]))
     for k, column in enumerate(columns):
-        suffix = str(k + 2)
-        x = [k * width + 0.012, (k + 1) * width - 0.012]
-        axes[f"xaxis{suffix}"] = axis(colors, domain=x, anchor=f"y{suffix}", type="category", showgrid=False)
-        axes[f"yaxis{suffix}"] = axis(
-            colors, t("axis.kl_gradient") if k == 0 else "", domain=[0.0, 0.4], anchor=f"x{suffix}", range=reach,
-            nticks=5, showticklabels=k == 0,
-        )  # fmt: skip
-        data += _facet(colors, events, true, column.gradient, suffix)
-        words = f"<b>{safe(column.title)}</b>" if column.chosen else safe(column.title)
-        title = f"{words}<br>{plain(column.value, 4)}"
-        centre = {"xref": "paper", "yref": "paper", "xanchor": "center", "yanchor": "bottom"}
-        middle = (k + 0.5) * width
-        notes.append(note(title, middle, 1.0, colors.ink, size=14, yshift=8, **centre))
-        notes.append(note(safe(column.angle), middle, 0.4, colors.muted, size=13, yshift=4, **centre))
+        data += _facet(colors, events, true, column.gradient, str(k + 2))
+        notes += _column_words(colors, column, (k + 0.5) / len(columns))
         if column.chosen:
-            shapes.insert(
-                0,
-                {"type": "rect", "xref": "paper", "yref": "paper", "x0": k * width, "x1": (k + 1) * width, "y0": 0,
-                 "y1": 1, "layer": "below", "fillcolor": colors.panel, "line": {"width": 0}},
-            )  # fmt: skip
+            shapes.insert(0, _behind(colors, k / len(columns), (k + 1) / len(columns)))
     return figure(
         data,
         layout(
@@ -252,6 +211,55 @@ def off_policy(colors: Palette, columns: Sequence[Column], *, exact: float, true
             **axes,
         ),
     )  # fmt: skip
+
+
+def _value_range(values: Sequence[float]) -> tuple[float, float]:
+    """Return the range of the mean values, 0 among it, with room for words above."""
+    every = [*values, 0.0, 1e-9]
+    room = 0.28 * (max(every) - min(every))
+    return min(every) - (room if min(every) < 0 else 0.0), max(every) + room
+
+
+def _exact(colors: Palette, exact: float, high: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the exact KL as a dashed line with its number, and what the outlines below are."""
+    above = {"xref": "paper", "xanchor": "right", "yanchor": "top", "xshift": -6}
+    below = {"xref": "paper", "yref": "paper", "yanchor": "top", "yshift": -24}
+    style = {"color": colors.ink, "width": 1.5, "dash": "dash"}
+    return [
+        note("╌ " + t("chart.kl.exact", value=plain(exact, 4)), 1.0, high, colors.ink, size=13, **above),
+        note(t("chart.kl.outline"), 0.5, 0, colors.muted, size=13, **below),
+    ], [rule(colors, xref="paper", x0=0, x1=1, y0=exact, y1=exact, layer="above", line=style)]
+
+
+def _facet_axes(colors: Palette, count: int, reach: list[float]) -> dict[str, Any]:
+    """Return the axes of the gradients, one pair for each column; the first carries the name and the numbers."""
+    axes: dict[str, Any] = {}
+    for k in range(count):
+        suffix, domain = str(k + 2), [k / count + 0.012, (k + 1) / count - 0.012]
+        axes[f"xaxis{suffix}"] = axis(colors, domain=domain, anchor=f"y{suffix}", type="category", showgrid=False)
+        axes[f"yaxis{suffix}"] = axis(
+            colors, t("axis.kl_gradient") if k == 0 else "", domain=[0.0, 0.4], anchor=f"x{suffix}", range=reach,
+            nticks=5, showticklabels=k == 0,
+        )  # fmt: skip
+    return axes
+
+
+def _column_words(colors: Palette, column: Column, middle: float) -> list[dict[str, Any]]:
+    """Return a weighting's name and mean value above the picture, and its angle above its gradient."""
+    words = f"<b>{safe(column.title)}</b>" if column.chosen else safe(column.title)
+    centre = {"xref": "paper", "yref": "paper", "xanchor": "center", "yanchor": "bottom"}
+    return [
+        note(f"{words}<br>{plain(column.value, 4)}", middle, 1.0, colors.ink, size=14, yshift=8, **centre),
+        note(safe(column.angle), middle, 0.4, colors.muted, size=13, yshift=4, **centre),
+    ]
+
+
+def _behind(colors: Palette, start: float, end: float) -> dict[str, Any]:
+    """Return the panel behind the chosen column."""
+    return {
+        "type": "rect", "xref": "paper", "yref": "paper", "x0": start, "x1": end, "y0": 0, "y1": 1, "layer": "below",
+        "fillcolor": colors.panel, "line": {"width": 0},
+    }  # fmt: skip
 
 
 def _facet(
