@@ -155,7 +155,7 @@ def one(step: StepLoss, found: Mapping[str, Any], index: int, place: Place) -> N
     lens, (completion, position) = step.lens(index, AFTER), place
     token = literal(visible(lens.group.tokens[completion][position]))
     st.markdown(f"**{t('live.token.chosen', number=completion + 1, position=position + 1)}** {token}")
-    left, right = st.columns([1.25, 1], gap="medium")
+    left, right = st.columns([1.45, 1], gap="medium")  # the pull's line fits at 1280 pixels
     with left:
         moment = st.segmented_control(
             t("live.moment"), (BEFORE, AFTER), key=MOMENT, default=BEFORE, required=True, persist_state="session",

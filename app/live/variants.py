@@ -26,7 +26,7 @@ MEASURING = ("eval_every", "eval_prompts", "eval_samples")
 OFFERED = {field.name: field for field in live_form.ALL if field.name not in (*UNCOUNTED, *MEASURING)}
 """The settings that a variant may change: those of the form that change what is learned."""
 MOST_CHANGES = 6
-ACROSS = 3
+ACROSS = 2
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,9 @@ def _begin(base: RunConfig, row: int) -> None:
 def _values(base: RunConfig, row: int, chosen: Sequence[str]) -> dict[str, Any]:
     """Draw an input for each setting that a row changes, with the value of the form to begin with."""
     for start in range(0, len(chosen), ACROSS):
-        for column, name in zip(st.columns(ACROSS), chosen[start : start + ACROSS], strict=False):
+        for column, name in zip(
+            st.columns(ACROSS, vertical_alignment="bottom"), chosen[start : start + ACROSS], strict=False
+        ):
             key = key_of(row, name)
             st.session_state.setdefault(key, live_form.shown(OFFERED[name], base))
             with column:
