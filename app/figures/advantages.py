@@ -177,20 +177,24 @@ def rates(
 def _rate_names(colors: Palette, q: np.ndarray, success: np.ndarray, failure: np.ndarray, at: float) -> list[dict]:
     """Return each curve's name beside it, on the side where the slider's point is not."""
     k = int(np.argmin(np.abs(q - (0.75 if at < 0.55 else 0.25))))
+    above: dict = {"size": 14, "yshift": 14, "xanchor": "left"}
+    below: dict = {"size": 14, "yshift": -14, "xanchor": "right"}
     return [
-        note(t("chart.success"), float(q[k]), float(success[k]), colors.up_text, size=14, yshift=16),
-        note(t("chart.failure"), float(q[k]), float(failure[k]), colors.down_text, size=14, yshift=-16),
+        note(t("chart.success"), float(q[k]), float(success[k]), colors.up_text, **above),
+        note(t("chart.failure"), float(q[k]), float(failure[k]), colors.down_text, **below),
     ]
 
 
 def _rate_values(colors: Palette, at: tuple[float, float, float]) -> list[dict]:
-    side, shift = ("left", 10) if at[0] < 0.6 else ("right", -10)
+    """Return both advantages as numbers: the curves fall, so there is room above right and below left."""
+    q, success, failure = at
+    right, left = {"xanchor": "left", "xshift": 10}, {"xanchor": "right", "xshift": -10}
+    places = ((success, 12, right if q < 0.88 else left), (failure, -14, left if q > 0.12 else right))
     return [
-        note(signed(value), at[0], value, colors.sign_text(value), size=14, xanchor=side, xshift=shift,
-             yshift=10 if value > 0 else -12)
-        for value in at[1:]
+        note(signed(value), q, value, colors.sign_text(value), size=14, yshift=shift, **side)
+        for value, shift, side in places
         if abs(value) < 5
-    ]  # fmt: skip
+    ]
 
 
 def mixed(
