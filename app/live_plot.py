@@ -9,20 +9,22 @@ from typing import Any
 import streamlit as st
 import streamlit.components.v1 as components_v1
 
+from app import state
 from app.components import component
-from app.figures.base import Figure
+from app.figures.base import Figure, enlarged
 from app.words import t
 
 
 def live_plot(figure: Figure, *, key: str, version: Any, alt: str, name: str | None = None) -> None:
-    """Draw a figure; it is redrawn only when `version` changes. `alt` is what a screen reader says about it.
+    """Draw a figure, larger in a presentation; it is redrawn only when `version` changes.
 
-    `name`: what a saved picture is called, if not as the key.
+    `alt` is what a screen reader says about it. `name`: what a saved picture is called, if not as the key.
     """
+    large = state.lab().frame.present
     data = {
         "source": _library(),
-        "figure": figure,
-        "version": str(version),
+        "figure": enlarged(figure) if large else figure,
+        "version": f"{version}{' large' * large}",
         "name": f"grpo-lab-{name or key}",
         "alt": alt,
         "missing": t("live.no_plotly"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import streamlit as st
@@ -41,6 +42,15 @@ def style() -> str:
 
 def buttons() -> None:
     """Draw the presentation switch and the link with its options, for the frame's head."""
+    present_button(redraw.with_everything)
+    box = st.popover(t("share.link"), icon=":material/link:", key="share", help=t("share.link_help"), on_change="rerun")
+    if box.open:
+        with box:
+            _options()
+
+
+def present_button(callback: Callable[[Callable[[], None]], Callable[..., None]]) -> None:
+    """Draw the presentation switch. `callback` makes the button's callback of the change."""
     own = state.lab().frame
     st.button(
         t("share.present"),
@@ -48,12 +58,8 @@ def buttons() -> None:
         key="present",
         type="primary" if own.present else "secondary",
         help=t("share.present_help"),
-        on_click=redraw.with_everything(lambda: state.show(replace(own, present=not own.present))),
+        on_click=callback(lambda: state.show(replace(own, present=not own.present))),
     )
-    box = st.popover(t("share.link"), icon=":material/link:", key="share", help=t("share.link_help"), on_change="rerun")
-    if box.open:
-        with box:
-            _options()
 
 
 def _options() -> None:

@@ -56,10 +56,12 @@ def lab() -> Lab:
 
 
 def start(query: Mapping[str, str]) -> None:
-    """Take the language of the link that starts a session. Call it before anything is said."""
+    """Take language and size of the link that starts a session. Call it before anything is said."""
     own = lab()
     if own.page is None and query.get("lang") in LANGUAGES:
         own.frame = replace(own.frame, language=query["lang"])
+    if own.page is None and query.get("present") == "1":
+        own.frame = replace(own.frame, present=True)
 
 
 def _language() -> str:

@@ -16,7 +16,7 @@ import streamlit as st
 
 from app import link, presets, redraw, state
 from app.components import component
-from app.figures.base import Figure, Palette, enlarged, palette
+from app.figures.base import Figure, Palette, palette
 from app.live_plot import live_plot
 from app.numbers import cell, finite
 from app.params import PARAMS, Param
@@ -327,7 +327,6 @@ def picture(figure: Figure, key: str, *, alt: str) -> None:
     The figure goes to the browser unchecked: Plotly's validation would take most of a slider update's time. The tests
     validate every picture instead.
     """
-    figure = enlarged(figure) if state.lab().frame.present else figure
     try:
         text = json.dumps(figure, allow_nan=False)
     except ValueError:  # a log-ratio of 1000 nats has an infinite k3; JSON knows no such number

@@ -8,11 +8,12 @@ from importlib import import_module
 
 import streamlit as st
 
+from app import sharing, state
 from app.live import scenarios
 from app.live.orders import refuse
 from app.live.source import open_store
 from app.live_reader import Reader
-from app.words import ENGLISH, language, plain_text, prose, t
+from app.words import ENGLISH, plain_text, prose, t
 
 STEADY = """<style>
 .st-key-live-board [data-stale="true"], .st-key-live-groups [data-stale="true"] { opacity: 1 !important; }
@@ -34,12 +35,14 @@ PART = "live-part"  # session key
 
 def page() -> None:
     """Draw the page."""
-    st.html(STEADY)
-    keep_language()
-    title, choice = st.columns([1, 3], vertical_alignment="bottom")
+    st.html(STEADY + (f"<style>{sharing.LARGE}</style>" if state.lab().frame.present else ""))
+    keep_frame()
+    title, choice, switch = st.columns([2, 5, 1], vertical_alignment="bottom")
     title.title(t("page.live"), anchor=False)
     with choice:
         part = chosen_part()
+    with switch.container(horizontal_alignment="right"):
+        sharing.present_button(_and_keep)
     st.markdown(prose("live", "question"))
     refuse("")
     source = open_store()
@@ -81,10 +84,22 @@ def _go() -> None:
     st.query_params["part"] = st.session_state[PART]
 
 
-def keep_language() -> None:
-    """Write the reader's language into the address; English is left out."""
-    wanted = None if language() == ENGLISH else language()
-    if wanted is None:
-        st.query_params.pop("lang", None)
-    elif st.query_params.get("lang") != wanted:
-        st.query_params["lang"] = wanted
+def keep_frame() -> None:
+    """Write the reader's language and size into the address; English and the usual size are left out."""
+    own = state.lab().frame
+    wanted = {"lang": "" if own.language == ENGLISH else own.language, "present": "1" if own.present else ""}
+    for name, value in wanted.items():
+        if not value:
+            st.query_params.pop(name, None)
+        elif st.query_params.get(name) != value:
+            st.query_params[name] = value
+
+
+def _and_keep(change: Callable[[], None]) -> Callable[[], None]:
+    """Make a change of the frame that is in the address before the page runs again, which reads it there."""
+
+    def changed() -> None:
+        change()
+        keep_frame()
+
+    return changed

@@ -116,6 +116,10 @@ class RunnerBusy(RunStoreError):  # noqa: N818 - it is a state of affairs, not a
     """A run was asked for while another one is active."""
 
 
+class RunTakenError(RunStoreError):
+    """A worker wrote for a run that another worker has by now: this one had been taken for dead."""
+
+
 @dataclass(frozen=True)
 class RunInfo:
     """One run as the store knows it; times are seconds since the epoch, step is the last one that is kept.
@@ -409,24 +413,29 @@ class RunStore:
         with self._write() as db:
             db.execute(_RUNS.update().where(_RUNS.c.id == run_id, _RUNS.c.pid.is_(None)).values(**values))
 
-    def beat(self, run_id: str) -> bool:
-        """Write a heartbeat; False when the run has been ended by someone else."""
-        query = _RUNS.update().where(_RUNS.c.id == run_id, _RUNS.c.state.in_(ACTIVE))
+    def beat(self, run_id: str, worker: int | None = None) -> bool:
+        """Write a heartbeat; False when the run has been ended by someone else, or has another worker than this."""
+        query = _RUNS.update().where(_RUNS.c.id == run_id, _RUNS.c.state.in_(ACTIVE), *_held_by(worker))
         with self._write() as db:
             return bool(db.execute(query.values(heartbeat=time.time())).rowcount)
 
     # --- events --------------------------------------------------------------------------------------
 
-    def add_event(self, run_id: str, event: Mapping[str, Any]) -> None:
-        """Write one event of the trainer: its light row, its groups apart, and the run's state and step."""
+    def add_event(self, run_id: str, event: Mapping[str, Any], *, worker: int | None = None) -> None:
+        """Write one event of the trainer: its light row, its groups apart, and the run's state and step.
+
+        worker: the process that writes. RunTakenError when the run has another one by now, and nothing is written.
+        """
         light, heavy = split_event(event)
         blob = zlib.compress(to_json(heavy).encode(), 1) if heavy else b""
         step, now = int(event["step"]), time.time()
         row = {"run_id": run_id, "event": event["event"], "step": step, "data": to_json(remember(light))}
         changes = {"heartbeat": now, "step": step, **_run_changes(event, now)}
         with self._write() as db:
+            held = db.execute(_RUNS.update().where(_RUNS.c.id == run_id, *_held_by(worker)).values(**changes)).rowcount
+            if worker is not None and not held:
+                raise RunTakenError("Run {run} has another worker by now: this one writes nothing more.", run=run_id)
             db.execute(_EVENTS.insert().values(**row))
-            db.execute(_RUNS.update().where(_RUNS.c.id == run_id).values(**changes))
             if blob:
                 db.execute(_GROUPS.insert().values(run_id=run_id, step=step, size=len(blob), data=blob))
                 self._keep_small(db, run_id, len(blob), step)
@@ -556,6 +565,11 @@ class RunStore:
             db = plain.execution_options(grpo_lab_write=True)
             with db.begin():
                 yield db
+
+
+def _held_by(worker: int | None) -> list[sa.ColumnElement[bool]]:
+    """Conditions under which a run is still that of a process on this machine; None: of anybody."""
+    return [] if worker is None else [_RUNS.c.pid == worker, _RUNS.c.host == socket.gethostname()]
 
 
 def _run_changes(event: Mapping[str, Any], now: float) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from grpo_core.live.checkpoints import CheckpointError, checkpoints_of
 from grpo_core.live.commands import Command
 from grpo_core.live.config import RunConfig
 from grpo_core.live.memory import out_of_memory
-from grpo_core.live.store import ACTIVE, HEARTBEAT_SECONDS, RunStore, RunStoreError
+from grpo_core.live.store import ACTIVE, HEARTBEAT_SECONDS, RunStore, RunStoreError, RunTakenError
 from grpo_core.messages import Message, Spoken
 
 POLL_SECONDS = 0.1
@@ -77,6 +77,9 @@ def work(run_id: str, store: RunStore, tell: Callable[[dict[str, Any]], None] | 
                 tell(event)
             elif event["event"] == "start" or event.get("name") == "continued":
                 _give_way()
+    except RunTakenError as error:
+        print(error, file=sys.stderr)
+        return 1
     except Exception as error:
         traceback.print_exc()
         store.set_state(run_id, "failed", _reason(error), only_if=ACTIVE)
@@ -134,7 +137,9 @@ def write(store: RunStore, run_id: str, event: dict[str, Any], *, patience: floa
     give_up = time.monotonic() + patience
     while True:
         try:
-            return store.add_event(run_id, event)
+            return store.add_event(run_id, event, worker=os.getpid())
+        except RunTakenError:
+            raise
         except RunStoreError as error:
             print(error, file=sys.stderr, flush=True)
             if time.monotonic() > give_up:
@@ -146,7 +151,7 @@ def _beat(store: RunStore, run_id: str, mailbox: Mailbox, over: threading.Event)
     """Write heartbeats until the run is over; one that someone else has ended is not trained further."""
     while not over.wait(HEARTBEAT_SECONDS):
         try:
-            if not store.beat(run_id):
+            if not store.beat(run_id, os.getpid()):
                 mailbox.stop()
         except RunStoreError as error:
             print(error, file=sys.stderr, flush=True)

@@ -11,8 +11,9 @@ from contextlib import closing
 import pytest
 import torch
 
+from grpo_core.live import store as store_module
 from grpo_core.live.config import RunConfig
-from grpo_core.live.runner import _STANDBY, RunnerBusy, mark_dead, prepare, start_run
+from grpo_core.live.runner import _STANDBY, RunnerBusy, mark_dead, prepare, resume_run, start_run
 from grpo_core.live.store import RunStore, RunStoreError, process_exists
 from grpo_core.live.worker import write
 
@@ -71,6 +72,26 @@ def test_a_killed_worker_is_seen_as_failed_and_its_steps_are_kept(store):
     steps = [row["step"] for row in store.metrics(run_id) if row["event"] == "step"]
     assert steps == list(range(1, dead.step + 1))
     assert store.step_groups(run_id)["step"] == dead.step
+
+
+def test_a_worker_that_slept_too_long_leaves_its_run_to_the_next(store, monkeypatch):
+    run_id = start_run(RunConfig(steps=60, pace=20, **QUICK), store)
+    asleep = until(lambda: store.run(run_id).step >= 3 and store.run(run_id)).pid
+    os.kill(asleep, signal.SIGSTOP)  # as a machine that sleeps does with all its programs
+    try:
+        with monkeypatch.context() as impatient:
+            impatient.setattr(store_module, "LOST_SECONDS", 1.0)
+            until(lambda: mark_dead(store))
+        resume_run(run_id, store)
+        until(lambda: store.run(run_id).pid not in (None, asleep) and store.run(run_id).state == "running")
+    finally:
+        os.kill(asleep, signal.SIGCONT)
+    until(lambda: not process_exists(asleep))
+    run = ended(store, run_id)
+    assert (run.state, run.step, run.reason) == ("finished", 60, "")
+    rows = store.metrics(run_id)
+    assert [row["step"] for row in rows if row["event"] == "step"] == list(range(1, 61))
+    assert sum(row["event"] == "end" for row in rows) == 1
 
 
 def test_a_worker_outlives_the_program_that_started_it_and_stops_when_told(store):
@@ -164,6 +185,7 @@ def test_a_store_that_comes_back_loses_nothing(tmp_path, capsys):
     folder.mkdir()
     store = RunStore(folder)
     run_id = store.create_run(RunConfig())
+    store.claim(run_id, os.getpid())
     folder.rename(tmp_path / "away")
     event = {"event": "start", "step": 0, "seconds": 0.0, "device": "cpu"}
     with pytest.raises(RunStoreError, match="does not exist"):
