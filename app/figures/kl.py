@@ -116,10 +116,7 @@ def distribution(
             height=430,
             margin={"l": 8, "r": 12, "t": 30, "b": 8},
             barmode="overlay",
-            annotations=[
-                _heading(t("chart.current"), colors.current),
-                _heading(t("chart.reference"), colors.reference_text, xshift=116),
-            ],
+            annotations=[_names(colors)],
             xaxis=axis(colors, t("axis.event"), type="category", showgrid=False, anchor="y2"),
             yaxis=axis(colors, t("axis.probability"), domain=[0.5, 1.0], rangemode="tozero", zeroline=True,
                        range=[0, 1.18 * float(max(current.max(), reference.max()))]),
@@ -141,10 +138,11 @@ def _decimals(values: np.ndarray) -> list[str]:
     return [plain(v, 2) for v in values]
 
 
-def _heading(text: str, color: str, **more: int) -> dict:
-    """Return a name above the picture, in the colour of what it names."""
-    place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
-    return note(text, 0, 1, color, size=14, **place, **more)
+def _names(colors: Palette) -> dict:
+    """Return both distributions' names above the picture, each in its colour."""
+    named = ((colors.current, t("chart.current")), (colors.reference_text, t("chart.reference")))
+    text = "   ".join(f'<span style="color:{color}">{name}</span>' for color, name in named)
+    return note(text, 0, 1, colors.ink, size=14, xref="paper", yref="paper", xanchor="left", yanchor="bottom")
 
 
 def sums(colors: Palette, ratio: np.ndarray, log: np.ndarray, k3: np.ndarray) -> Figure:

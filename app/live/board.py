@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from app import state
 from app.live import after, models, notices, scenarios
 from app.live.changes import pace_label, pace_name, pace_of
 from app.live.curves import charts
@@ -35,7 +36,9 @@ def board(source: Reader, run_id: str | None, *, polling: bool) -> None:
 def controls(source: Reader, look: Look | None) -> str:
     """Draw the row of buttons, the pace, the axis and the state; return the axis."""
     run = look.run if look else None
-    columns = st.columns([1.25, 1, 1, 1.35, 1.75, 3.6], vertical_alignment="center", gap="small")
+    large = state.lab().frame.present  # the state then stands below the buttons
+    widths = [1.25, 1, 1, 1.35, 1.75] if large else [1.25, 1, 1, 1.35, 1.75, 3.6]
+    columns = st.columns(widths, vertical_alignment="center", gap="small")
     with columns[0]:
         _main_button(source, run)
     active = run is not None and run.active
@@ -54,20 +57,20 @@ def controls(source: Reader, look: Look | None) -> str:
             format_func=lambda name: t(f"live.by.{name}"), label_visibility="collapsed", persist_state="session",
             width="stretch",
         )  # fmt: skip
-    columns[5].markdown(status(look))
+    (st if large else columns[5]).markdown(status(look))
     return by or "step"
 
 
 def _main_button(source: Reader, run: RunInfo | None) -> None:
     """Draw the one button that means the next thing: start, pause or resume."""
-    state = run.state if run and run.active else None
+    now = run.state if run and run.active else None
     name, icon = {
         None: ("start", "play_arrow"), "queued": ("starting", "hourglass_top"), "running": ("pause", "pause"),
         "paused": ("resume", "play_arrow"),
-    }[state]  # fmt: skip
+    }[now]  # fmt: skip
     pressed = st.button(
         t(f"live.{name}"), icon=f":material/{icon}:", key=f"live-{name}", type="primary", width="stretch",
-        help=t(f"live.{name}_help"), disabled=state == "queued",
+        help=t(f"live.{name}_help"), disabled=now == "queued",
     )  # fmt: skip
     if pressed and name == "start":
         start(source)

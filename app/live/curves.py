@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from app import live_form
+from app import live_form, state
 from app.figures import live as figures
 from app.figures.live_panels import SETS, filled, panels, watching
 from app.live import after, findings
@@ -23,9 +24,16 @@ from grpo_core.diagnosis import Finding
 SET, SET_PARAM = "live-panel-set", "panels"  # session key and the name in the address
 
 
+def _places() -> Sequence[DeltaGenerator]:
+    """Return where curve and panels go: side by side, or one below the other in a presentation."""
+    if state.lab().frame.present:
+        return st.container(), st.container()
+    return st.columns([1, 1.1], gap="medium")  # six choices of panels fit beside their help at 1280 pixels
+
+
 def charts(source: Reader, look: Look | None, by: str) -> None:
     """Draw the main curve and the small multiples, and under each what the diagnosis finds on it."""
-    left, right = st.columns([1, 1.1], gap="medium")  # six choices of panels fit beside their help at 1280 pixels
+    left, right = _places()
     palette = colors()
     version = (look.run.id, look.version) if look else None
     found = findings.findings_of(source, look)

@@ -37,11 +37,11 @@ def page() -> None:
     """Draw the page."""
     st.html(STEADY + (f"<style>{sharing.LARGE}</style>" if state.lab().frame.present else ""))
     keep_frame()
-    title, choice, switch = st.columns([2, 5, 1], vertical_alignment="bottom")
+    title, choice, switch = st.columns([2, 6, 0.6], vertical_alignment="bottom")
     title.title(t("page.live"), anchor=False)
     with choice:
         part = chosen_part()
-    with switch.container(horizontal_alignment="right"):
+    with switch.container(horizontal=True, horizontal_alignment="right", key="actions"):
         sharing.present_button(_and_keep)
     st.markdown(prose("live", "question"))
     refuse("")

@@ -371,3 +371,21 @@ def test_hostile_texts_stay_texts(open_page, finished):
     everything = " ".join([e.value for e in (*at.markdown, *at.error, *at.caption)])
     assert not re.search(r"(?<!\\)(<img|\*\*bold|\$x|:red\[)", everything)
     assert "<img" not in json.dumps(data_of(at, "live-probabilities")["figure"])
+
+
+def test_a_presentation_enlarges_the_live_page_and_stands_in_its_address(open_page):
+    def titles(at):
+        found = [json.loads(e.proto.json) for e in at.get("bidi_component") if "live-progress" in e.proto.id]
+        return [note["font"]["size"] for one in found for note in one["figure"]["layout"]["annotations"]]
+
+    at = open_page("live", {"present": "1"})
+    large = titles(at)
+    assert any("font-size: 20px" in e.value for e in at.get("html"))
+    at.button(key="present").click().run()
+    assert "present" not in at.query_params
+    usual = titles(at)
+    assert len(large) == len(usual) > 0
+    assert all(one > other for one, other in zip(large, usual, strict=True))
+    at.button(key="present").click().run()
+    assert at.query_params["present"] in ("1", ["1"])  # AppTest gives it either way
+    assert titles(at) == large
