@@ -10,9 +10,7 @@ from grpo_core import Group
 from grpo_core.live.config import RunConfig
 from grpo_core.messages import InputError, Message, message_from, message_of, recall, remember
 
-NESTED = Message(
-    "{name}={value!r:.6} is bad: {why}", name="x", value="{y} long text", why=Message("give {n:g}", n=2.0)
-)
+NESTED = Message("{name}={value!r:.6} is bad: {why}", name="x", value="{y} long text", why=Message("give {n:g}", n=2.0))
 
 
 def test_a_message_is_its_english_text_and_keeps_what_it_was_made_from():
