@@ -74,7 +74,7 @@ def train(
     """Train as the config says and yield events; see the module's docstring and groups.py for their shapes.
 
     The same config gives the same events on one machine, times apart. A loss that is not finite ends the run with
-    state "failed" and the reason; the weights stay those of the last good step. Closing the iterator ends it.
+    state "failed" and the reason; the update that gave it is not taken. Closing the iterator ends it.
     checkpoints: where to keep what is needed to go on. begin: go on from one of those; its settings then count,
     instead of "start" comes a command event "continued", and commands that wait are taken before anything else.
     """
@@ -174,7 +174,7 @@ class _Keeper:
                 "Go on from the checkpoint of step {step} with a learning rate below {rate:g}.", step=step, rate=rate
             )
         return Message(
-            "Step {step} cannot be taken: {error}. The weights are those of step {last}. {advice}",
+            "Step {step} cannot be taken: {error}. Everything up to step {last} is kept. {advice}",
             step=self.run.step + 1, error=error, last=self.run.step, advice=advice,
         )  # fmt: skip
 
@@ -184,8 +184,8 @@ def _memory_words(run: "Run") -> Message:
     config = run.config
     return Message(
         "The device ran out of memory in step {step}. Lower one of prompts_per_step (now {prompts}), group_size "
-        "(now {size}), max_new_tokens (now {tokens}): a step holds {rows} completions at once. The weights are those "
-        "of step {last}.",
+        "(now {size}), max_new_tokens (now {tokens}): a step holds {rows} completions at once. Everything up to "
+        "step {last} is kept.",
         step=run.step + 1, prompts=config.prompts_per_step, size=config.group_size, tokens=config.max_new_tokens,
         rows=config.rows, last=run.step,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from grpo_core.messages import InputError, Spoken
 
 
 class DivergedError(Spoken, ArithmeticError):
-    """The loss or its gradient is no longer a finite number; the weights are those of the last good step."""
+    """The loss or its gradient is no longer a finite number; the weights stand as they were before that update."""
 
 
 class Optimizer:

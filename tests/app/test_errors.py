@@ -280,7 +280,7 @@ def test_a_bad_setting_is_told_in_chinese(open_page, speak):
     assert "learning_rate='fast <i>' 不可接受" in no_english(at)
 
 
-REASON = Message("Step {step} cannot be taken: {error}. The weights are those of step {last}. {advice}",
+REASON = Message("Step {step} cannot be taken: {error}. Everything up to step {last} is kept. {advice}",
     step=3, error=Message("the loss is {loss}", loss=float("nan")), last=2,
     advice=Message("Begin again with a learning rate below {rate:g}.", rate=0.5))  # fmt: skip
 
@@ -292,7 +292,7 @@ def test_a_failed_run_says_why_in_the_language_of_the_page(open_page, tmp_path):
     store.add_event(run_id, end)
     assert store.run(run_id).reason == str(REASON)
     at = open_page("live", {"lang": "zh", "run": run_id})
-    assert "第 3 步无法完成：损失是 nan。权重是第 2 步的。请用低于 0.5 的学习率重新开始。" in no_english(at)
+    assert "第 3 步无法完成：损失是 nan。到第 2 步为止的内容都保留着。请用低于 0.5 的学习率重新开始。" in no_english(at)
     at = open_page("live", {"run": run_id})
     assert str(REASON) in at.error[0].value.replace("\\", "")
 
