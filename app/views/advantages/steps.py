@@ -192,8 +192,8 @@ def formula(own: Supervised) -> list[str]:
     left = rf"\tilde r_{{{number},{k + 1}}}"
     return [
         formulas.normalised(left, rf"r_{{{number},{k + 1}}}", rewards[k], pool, own.eps, at),
-        rf"A_{{{number},1}} &= \sum_j \tilde r_{{{number},j}} = {' + '.join(shown)}"
-        rf" = {latex(own.first[i], sign=True)} \quad\text{{(first token)}}",
+        rf"A_{{{number},1}} &= \sum_j \tilde r_{{{number},j}} \quad\text{{(first token)}}",
+        rf"&= {' + '.join(shown)} = {latex(own.first[i], sign=True)}",
         formulas.normalised(rf"A_{{{number}}}", rf"r_{{{number}}}", rewards[-1], own.outcome, own.eps, i)
         + r" \quad\text{(outcome)}",
     ]
