@@ -13,5 +13,6 @@ export default function () {
   window.grpoReach = new MutationObserver(later);
   window.grpoReach.observe(document.body, { childList: true, subtree: true });
   window.addEventListener("resize", later);
+  document.fonts.addEventListener("loadingdone", later); // letters of another width: nothing else tells
   later();
 }

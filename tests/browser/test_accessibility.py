@@ -43,7 +43,11 @@ LOOK = """async (known) => {
 
 
 def barriers(page: Page) -> list[Any]:
-    """Every serious or critical violation on the page as it stands, with the elements."""
+    """Every serious or critical violation on the page as it stands, with the elements.
+
+    A formula changes its width when its letters arrive; app/components/page_reach.js looks at it 250 ms later.
+    """
+    page.evaluate("document.fonts.ready.then(() => new Promise((done) => setTimeout(done, 400)))")
     page.evaluate(AXE)
     return page.evaluate(LOOK, STREAMLITS_OWN)
 
