@@ -70,10 +70,6 @@ CASES = (
     Case("kl", "kl", "d", ".st-key-picture-kl .scatterlayer .point"),
     Case("reduction", "reduction", "length:0", ".st-key-picture-reduction .barlayer .point"),
     Case("loss", "loss", "beta", ".st-key-picture-loss-totals .barlayer .point"),
-    Case("gradients", "gradients", "pi:0", ".js-plotly-plot .plot .point"),
-    Case("ppo", "ppo", "lam", ".js-plotly-plot .plot .point"),
-    Case("sampling", "sampling", "rates:1", ".js-plotly-plot .plot .point"),
-    Case("rewards", "rewards", "w_fmt", ".js-plotly-plot .plot .point"),
 )
 
 
