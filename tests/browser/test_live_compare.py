@@ -30,6 +30,16 @@ def open_the_form(page: Page) -> None:
     expect(page.locator(".st-key-live-compare-way")).to_be_visible()
 
 
+def queue_two(page):
+    """Queue the two runs of the form and wait until both are drawn; return their ids and the names of their curves."""
+    page.locator(".st-key-live-compare-queue button").first.click()
+    page.wait_for_function("new URLSearchParams(location.search).get('runs')?.split(',').length === 2")
+    page.wait_for_function(f"JSON.stringify({POINTS}) === '[6,6]'", timeout=PATIENCE)
+    names = page.evaluate(f"{PLOT}.data.slice(0, 2).map((trace) => trace.name)")
+    ids = page.evaluate("new URLSearchParams(location.search).get('runs')").split(",")
+    return ids, names
+
+
 def test_a_sweep_runs_by_itself_and_is_drawn_while_it_does(page, app_url, store):
     page.set_default_timeout(PATIENCE)
     small_settings(page, app_url)
@@ -38,12 +48,8 @@ def test_a_sweep_runs_by_itself_and_is_drawn_while_it_does(page, app_url, store)
     values.fill("1e-4, 1e-3")
     values.press("Enter")
     expect(page.locator(".st-key-live-compare-queue button").first).to_contain_text("Queue 2 runs")
-    page.locator(".st-key-live-compare-queue button").first.click()
-    page.wait_for_function("new URLSearchParams(location.search).get('runs')?.split(',').length === 2")
-    page.wait_for_function(f"JSON.stringify({POINTS}) === '[6,6]'", timeout=PATIENCE)
-    names = page.evaluate(f"{PLOT}.data.slice(0, 2).map((trace) => trace.name)")
+    ids, names = queue_two(page)
     assert names == ["lr 1e-4", "lr 1e-3"]
-    ids = page.evaluate("new URLSearchParams(location.search).get('runs')").split(",")
     for _ in range(600):  # the last evaluation follows the last step
         if not any(store.run(name).active for name in ids):
             break
@@ -75,12 +81,8 @@ def test_named_variants_follow_one_another_and_are_drawn_under_their_names(page,
         field.press("Enter")
     box = page.locator(".st-key-live-compare-make")
     expect(box.get_by_text("it cannot say which of the settings did it")).to_be_visible()
-    page.locator(".st-key-live-compare-queue button").first.click()
-    page.wait_for_function("new URLSearchParams(location.search).get('runs')?.split(',').length === 2")
-    page.wait_for_function(f"JSON.stringify({POINTS}) === '[6,6]'", timeout=PATIENCE)
-    names = page.evaluate(f"{PLOT}.data.slice(0, 2).map((trace) => trace.name)")
+    ids, names = queue_two(page)
     assert names == ["as set · G 8, prompts 2", "wide · G 3, prompts 3"]
-    ids = page.evaluate("new URLSearchParams(location.search).get('runs')").split(",")
     assert [(store.run(name).name, dict(store.run(name).changed)) for name in ids] == [
         ("as set", {}),
         ("wide", {"group_size": 3, "prompts_per_step": 3}),
